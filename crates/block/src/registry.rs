@@ -94,7 +94,14 @@ pub trait Registry: Send + Sync {
     fn use_devices(&self, image: ImageId, token: Token, devices: Vec<DeviceId>) -> Recorded<'_>;
 
     /// Begins an epoch, and takes devices out; without any it sets the redundancy alone.
-    fn take_out(&self, image: ImageId, token: Token, devices: Vec<DeviceId>, redundancy: Redundancy) -> Recorded<'_>;
+    fn take_out(
+        &self,
+        image: ImageId,
+        token: Token,
+        devices: Vec<DeviceId>,
+        redundancy: Redundancy,
+        short_host: Option<NodeId>,
+    ) -> Recorded<'_>;
 
     /// Puts a device in; of one that is in sync it sets the redundancy alone.
     fn put_in(&self, image: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> Recorded<'_>;

@@ -245,7 +245,14 @@ impl Registry for Fixed {
         refused("another device")
     }
 
-    fn take_out(&self, _image: ImageId, _token: Token, _devices: Vec<DeviceId>, _redundancy: Redundancy) -> Recorded<'_> {
+    fn take_out(
+        &self,
+        _image: ImageId,
+        _token: Token,
+        _devices: Vec<DeviceId>,
+        _redundancy: Redundancy,
+        _short_host: Option<NodeId>,
+    ) -> Recorded<'_> {
         refused("a device's end")
     }
 

@@ -3,7 +3,7 @@
 //! The map claims nothing that was not answered: a piece is owned here only after all copies in sync said so. After a request with an unknown
 //! effect, the holder enters the device again and takes over what stands there ([`Map::reconcile`]), before it serves any request.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use format::blob_header::BlobState;
@@ -233,6 +233,12 @@ impl Map {
         self.counted().map(of).fold(all, lesser)
     }
 
+    /// The least number of hosts beside this one that a blob has copies on; none if there are no blobs.
+    pub(crate) fn least_hosts_beside(&self, host: NodeId, host_of: impl Fn(DeviceId) -> Option<NodeId>) -> Option<usize> {
+        let beside = |(_, blob): (u32, &Blob)| hosts_beside(blob.copies.iter().map(|place| place.device), &[host], &host_of);
+        self.counted().map(beside).min()
+    }
+
     /// The newest layer that a blob has.
     pub(crate) fn newest_layer(&self) -> Option<Layer> {
         self.parts.values().filter_map(|blobs| blobs.first()).map(|blob| blob.layer).max()
@@ -340,6 +346,16 @@ pub(crate) fn redundancy_of(
     }
     let limited = |found: usize| found.clamp(1, usize::from(wanted)) as u8;
     Redundancy { hosts: limited(hosts.len()), devices: limited(count) }
+}
+
+/// On how many hosts devices are, those on some hosts not counted.
+pub(crate) fn hosts_beside(
+    devices: impl Iterator<Item = DeviceId>,
+    without: &[NodeId],
+    host_of: impl Fn(DeviceId) -> Option<NodeId>,
+) -> usize {
+    let hosts: BTreeSet<NodeId> = devices.filter_map(host_of).filter(|host| !without.contains(host)).collect();
+    hosts.len()
 }
 
 /// The blocks of 4 KiB that a range touches.

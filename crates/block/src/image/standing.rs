@@ -17,17 +17,17 @@
 use std::sync::atomic::Ordering;
 
 use manager::Redundancy;
-use types::{DeviceId, ImageEpoch};
+use types::{DeviceId, ImageEpoch, NodeId};
 
 use super::error::ImageError;
-use super::map::{lesser, redundancy_of};
+use super::map::{hosts_beside, lesser, redundancy_of};
 use super::{Image, State};
 use crate::registry::{RegistryError, View};
 
 /// A command about a device whose outcome is not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pending {
-    Out(DeviceId, Redundancy),
+    Out(DeviceId, Redundancy, Option<NodeId>),
     In(DeviceId, Redundancy),
 }
 
@@ -50,7 +50,7 @@ impl Image {
     /// Takes a device out that failed or does not answer, if the image goes on without it. Returns when that stands in the record.
     pub(crate) async fn lose(&self, device: DeviceId, reason: &str) -> Result<(), ImageError> {
         let mut turn = self.resolved_standing().await?;
-        let redundancy = {
+        let (redundancy, short_host) = {
             let mut state = self.state.lock();
             if !state.view.devices.contains(&device) {
                 state.stop_following(device);
@@ -62,11 +62,15 @@ impl Image {
             }
             // No blob that is finished from here on counts it.
             state.leaving = Some(device);
-            lesser(self.found_without(&state, Some(device)), state.view.redundancy)
+            let redundancy = lesser(self.found_without(&state, Some(device)), state.view.redundancy);
+            let short_host = self.short_host(&state, &[device], redundancy);
+            // Blobs that are begun from here on are held against it.
+            state.view.short_hosts.extend(short_host);
+            (redundancy, short_host)
         };
         tracing::warn!(image = %self.id, %device, reason, "its copies do not count any more");
         env::mark("images: a device taken out");
-        *turn = Some(Pending::Out(device, redundancy));
+        *turn = Some(Pending::Out(device, redundancy, short_host));
         self.resolve(&mut turn).await?;
         self.wake_keeper();
         Ok(())
@@ -114,7 +118,7 @@ impl Image {
     /// Has the record say how many copies all blobs have. The caller has the turn.
     async fn record_redundancy(&self, redundancy: Redundancy) -> Result<(), ImageError> {
         let registry = &*self.outside.registry;
-        let view = self.send(|| registry.take_out(self.id, self.token, Vec::new(), redundancy)).await;
+        let view = self.send(|| registry.take_out(self.id, self.token, Vec::new(), redundancy, None)).await;
         let view = view.map_err(|error| self.refused(error))?;
         self.adopt_standing(&mut self.state.lock(), view);
         Ok(())
@@ -126,14 +130,29 @@ impl Image {
         state.map.redundancy(state.view.copies, host_of)
     }
 
+    /// A host with a device that is out, or leaves now, and beside which each blob has copies on as many hosts as the record is to say. When the host is
+    /// gone, the loss of its other devices is not another loss.
+    pub(crate) fn short_host(&self, state: &State, leaving: &[DeviceId], redundancy: Redundancy) -> Option<NodeId> {
+        if state.view.copies == 1 || !state.making.is_empty() {
+            return None;
+        }
+        let host_of = |device| self.outside.placement.host_of(device);
+        let out = leaving.iter().copied().chain(state.view.out.iter().map(|(device, _)| *device));
+        let is_enough = |host: &NodeId| {
+            let beside = state.map.least_hosts_beside(*host, host_of);
+            beside.is_none_or(|hosts| hosts >= usize::from(redundancy.hosts))
+        };
+        out.filter_map(host_of).find(is_enough)
+    }
+
     /// Carries out what is pending. Without an answer it stays pending.
     async fn resolve(&self, pending: &mut Option<Pending>) -> Result<(), ImageError> {
         let registry = &*self.outside.registry;
         let (id, token) = (self.id, self.token);
         let answer = match *pending {
             None => return Ok(()),
-            Some(Pending::Out(device, redundancy)) => {
-                self.send(|| registry.take_out(id, token, vec![device], redundancy)).await
+            Some(Pending::Out(device, redundancy, short_host)) => {
+                self.send(|| registry.take_out(id, token, vec![device], redundancy, short_host)).await
             }
             Some(Pending::In(device, redundancy)) => self.send(|| registry.put_in(id, token, device, redundancy)).await,
         };
@@ -145,7 +164,7 @@ impl Image {
         if answer.is_err() {
             self.state.lock().leaving = None;
         }
-        if let (Err(RegistryError::Refused(_)), Some(Pending::Out(device, _) | Pending::In(device, _))) = (&answer, done)
+        if let (Err(RegistryError::Refused(_)), Some(Pending::Out(device, ..) | Pending::In(device, _))) = (&answer, done)
             && self.outside.placement.host_of(device).is_none()
         {
             self.forget(device);
@@ -154,7 +173,7 @@ impl Image {
         let view = answer.map_err(|error| self.refused(error))?;
         let mut state = self.state.lock();
         self.adopt_standing(&mut state, view);
-        if let Some(Pending::Out(device, _)) = done {
+        if let Some(Pending::Out(device, ..)) = done {
             state.map.forget(device);
             state.leaving = None;
             self.dismiss(device);
@@ -224,15 +243,20 @@ impl Image {
         let host_of = |device| self.outside.placement.host_of(device);
         let view = self.view();
         let found = redundancy_of(devices.iter().copied(), view.copies, host_of);
-        if lesser(found, view.redundancy) == view.redundancy {
+        let is_allowed = |view: &View| {
+            let beside = hosts_beside(devices.iter().copied(), &view.short_hosts, host_of);
+            let keeps_short = view.short_hosts.is_empty() || beside >= usize::from(view.redundancy.hosts);
+            lesser(found, view.redundancy) == view.redundancy && keeps_short
+        };
+        if is_allowed(&view) {
             return Ok(());
         }
         let _turn = self.resolved_standing().await?;
-        let now = self.view().redundancy;
-        let lower = lesser(found, now);
-        if lower == now {
+        let now = self.view();
+        if is_allowed(&now) {
             return Ok(());
         }
+        let lower = lesser(found, now.redundancy);
         env::mark("images: a blob begun with fewer copies than the others");
         self.record_redundancy(lower).await
     }
@@ -249,6 +273,7 @@ impl Image {
         state.view.devices = view.devices;
         state.view.out = view.out;
         state.view.redundancy = view.redundancy;
+        state.view.short_hosts = view.short_hosts;
         state.view.epoch = view.epoch;
         self.epoch.store(view.epoch.0, Ordering::Release);
     }

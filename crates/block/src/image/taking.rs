@@ -74,7 +74,8 @@ impl Image {
         // What was given up may be told again: from here on blobs may begin where the record does not count on any.
         if !silent.is_empty() || is_less || !view.short_hosts.is_empty() {
             let registry = &*self.outside.registry;
-            let view = self.decide(|| registry.take_out(self.id, self.token, silent.clone(), found)).await?;
+            let short_host = self.short_host(&self.state.lock(), &silent, found);
+            let view = self.decide(|| registry.take_out(self.id, self.token, silent.clone(), found, short_host)).await?;
             self.adopt_standing(&mut self.state.lock(), view);
         }
         self.use_new_devices_if_possible().await

@@ -3,7 +3,7 @@
 use crate::registry::{Branch, Recorded, Registry, RegistryError, Snapshot, View};
 use manager::{ImageError, ImageRecord, Manager, ManagerError, Redundancy};
 use std::sync::Arc;
-use types::{DeviceId, ImageId, Layer, Token};
+use types::{DeviceId, ImageId, Layer, NodeId, Token};
 
 /// The records at the manager.
 pub struct Records {
@@ -81,8 +81,16 @@ impl Registry for Records {
         Box::pin(async move { answer(self.manager.use_image_devices(image, token, devices).await) })
     }
 
-    fn take_out(&self, image: ImageId, token: Token, devices: Vec<DeviceId>, redundancy: Redundancy) -> Recorded<'_> {
-        Box::pin(async move { answer(self.manager.set_image_devices_out(image, token, devices, redundancy).await) })
+    fn take_out(
+        &self,
+        image: ImageId,
+        token: Token,
+        devices: Vec<DeviceId>,
+        redundancy: Redundancy,
+        short_host: Option<NodeId>,
+    ) -> Recorded<'_> {
+        let set = self.manager.set_image_devices_out(image, token, devices, redundancy, short_host);
+        Box::pin(async move { answer(set.await) })
     }
 
     fn put_in(&self, image: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> Recorded<'_> {

@@ -237,8 +237,9 @@ impl Manager {
         token: Token,
         devices: Vec<DeviceId>,
         redundancy: Redundancy,
+        short_host: Option<NodeId>,
     ) -> ImageReply {
-        self.propose(SetDeviceOut { id, token, devices, redundancy }).await
+        self.propose(SetDeviceOut { id, token, devices, redundancy, short_host }).await
     }
 
     /// Puts a device of an image back in sync.

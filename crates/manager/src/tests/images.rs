@@ -264,7 +264,9 @@ fn a_keeper_makes_way() {
     let removed = machine.run(remove(ONE, false)).unwrap();
     assert_eq!((removed.holder, removed.is_settled), (None, true));
     assert_eq!(
-        machine.run(SetDeviceOut { id: ONE, token: kept.token, devices: vec![], redundancy: copies_on(1) }).map(drop),
+        machine
+            .run(SetDeviceOut { id: ONE, token: kept.token, devices: vec![], redundancy: copies_on(1), short_host: None })
+            .map(drop),
         Err(ImageError::Trashed { id: ONE })
     );
 }
@@ -296,7 +298,9 @@ fn what_a_holder_asks_names_its_token() {
         |machine, token| machine.run(FlattenImage { id: ONE, token }).map(drop),
         |machine, token| machine.run(UseDevices { id: ONE, token, devices: vec![DeviceId(2)] }).map(drop),
         |machine, token| {
-            machine.run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: copies_on(1) }).map(drop)
+            machine
+                .run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: copies_on(1), short_host: None })
+                .map(drop)
         },
         |machine, token| machine.run(SetDeviceIn { id: ONE, token, device: DeviceId(0), redundancy: copies_on(1) }).map(drop),
     ];

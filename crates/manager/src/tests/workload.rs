@@ -182,7 +182,7 @@ fn random_command_of_images(env: &Env) -> Command {
         13 => PurgeImage { id }.into(),
         14 => FlattenImage { id, token }.into(),
         15 => UseDevices { id, token, devices: devices() }.into(),
-        16 => SetDeviceOut { id, token, devices: devices(), redundancy }.into(),
+        16 => SetDeviceOut { id, token, devices: devices(), redundancy, short_host: None }.into(),
         17 => SetDeviceIn { id, token, device: DeviceId(below(3) as u32), redundancy }.into(),
         18 => BeginPurge { id }.into(),
         19 => AcceptLosses { id }.into(),

@@ -53,8 +53,6 @@ enum Wrong {
     AcknowledgesBeforeTheRecord,
     /// A write is acknowledged before the survivors' headers have the new epoch (rule 8).
     AcknowledgesBeforeTheHeaders,
-    /// A late request lowers the epoch of a header (rule 8).
-    LetsEpochsGoBack,
     /// The record takes commands of former holders (rule 8).
     ObeysFormerHolders,
     /// A device that comes back counts without being brought up to date (rule 9).
@@ -319,7 +317,6 @@ impl Images {
             return Some(());
         }
         store.value = value;
-        store.epoch = if self.wrong == Wrong::LetsEpochsGoBack { epoch } else { store.epoch.max(epoch) };
         let is_its = |held: &&mut Holder| held.token == token;
         if let Some(held) = state.holders.iter_mut().flatten().find(is_its)
             && let Some(write) = held.write.as_mut().filter(|write| write.value == value)

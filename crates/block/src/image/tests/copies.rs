@@ -8,7 +8,7 @@ use types::{BLOB_BYTES, DeviceId, PIECE_BYTES};
 use super::behaviour::filled;
 use crate::image::limits::HEAL_DELAY;
 use crate::image::twin::Trouble;
-use crate::image::twin::world::{DEVICE, FIRST, OTHER, THIRD, World, read};
+use crate::image::twin::world::{DEVICE, FIRST, FOURTH, OTHER, THIRD, World, read};
 use crate::image::{Image, OpenError};
 
 const BLOB: u64 = BLOB_BYTES as u64;
@@ -268,6 +268,50 @@ async fn two_devices_that_die_at_once_are_waited_for() {
     done.unwrap();
     image.keep_once().await.unwrap();
     world.stores.check_copies(FIRST, COPIES);
+}
+
+/// Two copies on two hosts with two devices each; one device of the first host was taken out.
+async fn pairs_without_the_first(seed: u64) -> (World, Image) {
+    let world = World::with_pairs(seed, (PARTS + 1) * BLOB, 100);
+    let image = world.open(FIRST).await.unwrap();
+    for index in 0..PARTS {
+        image.write(index * BLOB, filled(index as u8 + 1, 2 * PIECE)).await.unwrap();
+    }
+    world.stores.set_dead(DEVICE, true);
+    for index in 0..PARTS {
+        image.write(index * BLOB, filled(0x20 + index as u8, 4096)).await.unwrap();
+    }
+    let view = world.records.view(FIRST);
+    assert_eq!((out(&world), view.redundancy.hosts, view.short_hosts.len()), (vec![DEVICE], 1, 1));
+    (world, image)
+}
+
+/// What had a copy on the device that is out has its other one on the other host.
+#[tokio::test(start_paused = true)]
+async fn the_other_device_of_a_host_may_go_too() {
+    let (world, image) = pairs_without_the_first(20).await;
+    drop(image);
+    world.stores.set_dead(OTHER, true);
+    let image = world.open(FIRST).await.expect("all parts are on the other host");
+    for index in 0..PARTS {
+        assert_eq!(read(&image, index * BLOB, 4096).await, vec![0x20 + index as u8; 4096]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blob_that_is_only_on_that_host_ends_that() {
+    let (world, image) = pairs_without_the_first(21).await;
+    world.stores.set_dead(THIRD, true);
+    world.stores.set_dead(FOURTH, true);
+    image.write(PARTS * BLOB, filled(0x77, 4096)).await.unwrap();
+    assert!(world.records.view(FIRST).short_hosts.is_empty());
+    drop(image);
+    [THIRD, FOURTH].iter().for_each(|device| world.stores.set_dead(*device, false));
+    world.stores.set_dead(OTHER, true);
+    assert!(matches!(world.open(FIRST).await, Err(OpenError::Unreachable { .. })), "that blob would read as zeros");
+    world.stores.set_dead(OTHER, false);
+    let image = world.open(FIRST).await.unwrap();
+    assert_eq!(read(&image, PARTS * BLOB, 4096).await, [0x77; 4096]);
 }
 
 /// Devices that have blobs.

@@ -155,10 +155,18 @@ impl Registry for Records {
         Box::pin(std::future::ready(answer))
     }
 
-    fn take_out(&self, image: ImageId, token: Token, devices: Vec<DeviceId>, redundancy: Redundancy) -> Recorded<'_> {
+    fn take_out(
+        &self,
+        image: ImageId,
+        token: Token,
+        devices: Vec<DeviceId>,
+        redundancy: Redundancy,
+        short_host: Option<NodeId>,
+    ) -> Recorded<'_> {
         let answer = self.command(image, token, |view| {
             assert!(1 <= redundancy.hosts && redundancy.hosts <= redundancy.devices && redundancy.devices <= view.copies);
             view.redundancy = redundancy;
+            view.short_hosts = short_host.into_iter().collect();
             view.epoch = ImageEpoch(view.epoch.0 + 1);
             for device in devices {
                 view.devices.retain(|other| *other != device);
@@ -175,6 +183,7 @@ impl Registry for Records {
     fn put_in(&self, image: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> Recorded<'_> {
         let answer = self.command(image, token, |view| {
             view.redundancy = redundancy;
+            view.short_hosts.clear();
             view.out.retain(|(out, _)| *out != device);
             if !view.devices.contains(&device) {
                 view.devices.push(device);
@@ -205,6 +214,8 @@ impl Registry for Records {
 /// New blobs go to the first devices that are not full.
 struct InOrder {
     devices: Vec<DeviceId>,
+    /// Consecutive devices share a host.
+    devices_per_host: usize,
     stores: Arc<Twin>,
     drained: Arc<Mutex<BTreeSet<DeviceId>>>,
 }
@@ -216,7 +227,8 @@ impl Placement for InOrder {
     }
 
     fn host_of(&self, device: DeviceId) -> Option<NodeId> {
-        (!self.stores.is_given_up(device)).then_some(NodeId(device.0))
+        let at = self.devices.iter().position(|other| *other == device).filter(|_| !self.stores.is_given_up(device));
+        at.map(|at| NodeId((at / self.devices_per_host) as u32))
     }
 
     fn is_leaving(&self, device: DeviceId) -> bool {
@@ -233,7 +245,13 @@ impl Placement for InOrder {
         if self.devices.len() > 2 {
             devices.sort_by_key(|device| (u64::from(blob.index) + 1) * 7919 * u64::from(device.0 + 1) % 101);
         }
-        devices.into_iter().take(count).collect()
+        // On as many hosts as there are.
+        let (mut first, mut more) = (SmallVec::<[DeviceId; 3]>::new(), Vec::new());
+        for device in devices {
+            let is_new = beside.iter().chain(&first).all(|other| self.host_of(*other) != self.host_of(device));
+            if is_new { first.push(device) } else { more.push(device) }
+        }
+        first.into_iter().chain(more).take(count).collect()
     }
 }
 
@@ -265,8 +283,17 @@ impl World {
     }
 
     pub(crate) fn with_copies(seed: u64, size_bytes: u64, capacity: usize, copies: usize) -> World {
-        let env = Env::simulated(seed);
         let devices = if copies > 2 { [DEVICE, OTHER, THIRD, FOURTH].as_slice() } else { &[DEVICE, OTHER] };
+        World::on(seed, size_bytes, capacity, copies, devices, 1)
+    }
+
+    /// Two copies on two hosts, which have two devices each.
+    pub(crate) fn with_pairs(seed: u64, size_bytes: u64, capacity: usize) -> World {
+        World::on(seed, size_bytes, capacity, 2, &[DEVICE, OTHER, THIRD, FOURTH], 2)
+    }
+
+    fn on(seed: u64, size_bytes: u64, capacity: usize, copies: usize, devices: &[DeviceId], devices_per_host: usize) -> World {
+        let env = Env::simulated(seed);
         let stores = Arc::new(Twin::new(&env, devices, capacity));
         let records = Arc::new(Records::default());
         let drained = Arc::<Mutex<BTreeSet<DeviceId>>>::default();
@@ -274,7 +301,12 @@ impl World {
             env,
             stores: stores.clone(),
             registry: records.clone(),
-            placement: Arc::new(InOrder { devices: devices.to_vec(), stores: stores.clone(), drained: drained.clone() }),
+            placement: Arc::new(InOrder {
+                devices: devices.to_vec(),
+                devices_per_host,
+                stores: stores.clone(),
+                drained: drained.clone(),
+            }),
             ancestors: Arc::new(Loaded(records.clone(), stores.clone())),
         };
         let world = World { stores, records, outside, copies: copies as u8, drained };

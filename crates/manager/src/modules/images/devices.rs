@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use types::{DeviceId, ImageEpoch, ImageId, Token};
+use types::{DeviceId, ImageEpoch, ImageId, NodeId, Token};
 
 use super::limits::DEVICE_ROOM_BYTES;
 use super::{ImageDevice, ImageError, ImageRecord, Redundancy, check_room, held, set};
@@ -48,6 +48,8 @@ pub struct SetDeviceOut {
     pub token: Token,
     pub devices: Vec<DeviceId>,
     pub redundancy: Redundancy,
+    /// A host beside which each blob has copies on as many hosts as the redundancy says: its other devices may go, too.
+    pub short_host: Option<NodeId>,
 }
 
 impl Operation for SetDeviceOut {
@@ -58,6 +60,7 @@ impl Operation for SetDeviceOut {
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
         let mut image = held(edit.state, self.id, self.token)?;
         set_redundancy(&mut image, self.redundancy)?;
+        image.short_hosts.extend(self.short_host.filter(|_| image.copies > 1));
         image.epoch = ImageEpoch(image.epoch.0 + 1);
         for &device in &self.devices {
             let at = image.position(device).map_err(|_| ImageError::NotUsed { device })?;

@@ -56,8 +56,8 @@ pub struct ImageRecord {
     pub epoch: ImageEpoch,
     /// Every blob of the image has at least so many copies in sync.
     pub redundancy: Redundancy,
-    /// Hosts of which a device in sync was given up since the holder told the redundancy last. Each blob has copies on as many hosts as the
-    /// redundancy says beside them, so another of their devices can go.
+    /// Hosts of which a device was taken out with the redundancy that the holder told last, or was given up since. Each blob has copies on as many
+    /// hosts as the redundancy says beside them, so another of their devices can go.
     pub short_hosts: Vec<NodeId>,
     /// The copies of each blob were equal when the image was closed last.
     pub is_settled: bool,

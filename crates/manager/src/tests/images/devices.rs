@@ -21,7 +21,7 @@ fn use_devices(token: Token, numbers: &[u32]) -> UseDevices {
 }
 
 fn out(token: Token, numbers: &[u32], redundancy: u8) -> SetDeviceOut {
-    SetDeviceOut { id: ONE, token, devices: devices(numbers), redundancy: copies_on(redundancy) }
+    SetDeviceOut { id: ONE, token, devices: devices(numbers), redundancy: copies_on(redundancy), short_host: None }
 }
 
 fn back(token: Token, device: u32, redundancy: u8) -> SetDeviceIn {
@@ -84,7 +84,9 @@ fn a_device_that_is_forgotten_leaves_all_images() {
     let other = machine.run(create("two")).unwrap().id;
     let second = machine.run(open(other, 2, None)).unwrap().token;
     machine.run(UseDevices { id: other, token: second, devices: devices(&[1, 2]) }).unwrap();
-    machine.run(SetDeviceOut { id: other, token: second, devices: devices(&[1]), redundancy: copies_on(1) }).unwrap();
+    machine
+        .run(SetDeviceOut { id: other, token: second, devices: devices(&[1]), redundancy: copies_on(1), short_host: None })
+        .unwrap();
     machine.run(SetDeviceState { id: DeviceId(1), state: DeviceState::Failed }).unwrap();
     machine.run(RemoveDevice { id: DeviceId(1) }).unwrap();
     let left = [ONE, other].map(|id| image(&machine, id).devices.iter().map(|used| used.device.0).collect::<Vec<_>>());

@@ -51,7 +51,8 @@ fn golden_bytes_of_images() {
         (open(ONE, 2, Some(Token(9))).into(), "0902010258010900"),
         (remove(ONE, true).into(), "090901016f"),
         (
-            SetDeviceOut { id: ONE, token: Token(9), devices: vec![DeviceId(3)], redundancy: copies_on(2) }.into(),
+            SetDeviceOut { id: ONE, token: Token(9), devices: vec![DeviceId(3)], redundancy: copies_on(2), short_host: None }
+                .into(),
             "090e010901030202",
         ),
     ];
@@ -106,7 +107,9 @@ fn no_record_is_longer_than_it_counts_for() {
 fn with_everything() -> Machine {
     let (mut machine, token) = with_holder();
     machine.run(UseDevices { id: ONE, token, devices: vec![DeviceId(0), DeviceId(2)] }).unwrap();
-    machine.run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: copies_on(1) }).unwrap();
+    machine
+        .run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: copies_on(1), short_host: None })
+        .unwrap();
     machine.run(snapshot(ONE, token, "a")).unwrap();
     machine.run(snapshot(ONE, token, "b")).unwrap();
     machine.run(RollbackImage { id: ONE, token, snapshot: "a".to_owned(), ended: None }).unwrap();
@@ -133,7 +136,15 @@ fn an_import_gives_out_nothing_of_images_that_may_have_been_given_out() {
     let copy = machine.0.export();
     let before = image(&machine, ONE);
     machine.run(snapshot(ONE, before.token, "c")).unwrap();
-    machine.run(SetDeviceOut { id: ONE, token: before.token, devices: vec![DeviceId(0)], redundancy: copies_on(1) }).unwrap();
+    machine
+        .run(SetDeviceOut {
+            id: ONE,
+            token: before.token,
+            devices: vec![DeviceId(0)],
+            redundancy: copies_on(1),
+            short_host: None,
+        })
+        .unwrap();
     let taken_over = machine.run(open(ONE, 2, Some(before.token))).unwrap();
     let lost = machine.run(create("lost")).unwrap().id;
 
@@ -231,7 +242,7 @@ async fn a_manager_does_it_all() {
     let stale = manager.close_image(id, first.token, true).await.unwrap_err();
     assert_eq!(stale, ManagerError::Refused(ImageError::OtherToken { found: token }));
     assert_eq!(manager.use_image_devices(id, token, devices.clone()).await.unwrap().devices.len(), 2);
-    let out = manager.set_image_devices_out(id, token, vec![devices[0]], copies_on(1)).await.unwrap();
+    let out = manager.set_image_devices_out(id, token, vec![devices[0]], copies_on(1), None).await.unwrap();
     assert_eq!((out.epoch, out.redundancy), (ImageEpoch(1), copies_on(1)));
     assert_eq!(manager.set_image_device_in(id, token, devices[0], copies_on(2)).await.unwrap().redundancy, copies_on(2));
     assert_eq!(manager.snapshot_image(id, token, "a", Layer(0)).await.unwrap().snapshots[0].created_ms, now_ms);

@@ -22,7 +22,6 @@ fn each_rule_is_needed() {
         (Wrong::ComparesNothing, "not older"),
         (Wrong::AcknowledgesBeforeTheRecord, "durable"),
         (Wrong::AcknowledgesBeforeTheHeaders, "durable"),
-        (Wrong::LetsEpochsGoBack, "durable"),
         (Wrong::ObeysFormerHolders, "not older"),
         (Wrong::PutsInUncompared, "durable"),
     ];
