@@ -5,6 +5,9 @@
 //!                                                     └── anything opens it: the keeper is over
 //! ```
 //!
+//! An image that the record says this node has open, and that nothing here uses, gets a keeper too: its close was not noted, or a former process had it, whose
+//! place was ended before the image was open again. Else no other node could open it.
+//!
 //! A keeper serves nothing and changes nothing that clients see. So what opens the image need not wait for it. Nodes may disagree for a while which
 //! of them is to keep an image; the manager lets one of them.
 
@@ -44,11 +47,18 @@ impl Opened {
     fn is_to_keep(&self, state: &Snapshot, image: &ImageRecord) -> bool {
         let is_free = match image.holder {
             None => true,
-            // Of this node's former process, or of a node that is gone. What clients used is theirs to open again.
+            // Of this node's former process, or of a node that is gone.
             Some(holder) => holder.is_keeper && (holder.node == self.around.me || self.is_gone(holder.node)),
         };
         let can_be_opened = image.removed_ms.is_none() && !image.has_losses;
-        is_free && can_be_opened && self.lacks(state, image) && self.keeper_of(state, image) == Some(self.around.me)
+        let is_turn = || self.lacks(state, image) && self.keeper_of(state, image) == Some(self.around.me);
+        can_be_opened && (self.is_left_over(image) || is_free && is_turn())
+    }
+
+    /// Whether this node is noted as the holder, and nothing here uses the image, or waits for it.
+    fn is_left_over(&self, image: &ImageRecord) -> bool {
+        let is_mine = image.holder.is_some_and(|holder| !holder.is_keeper && holder.node == self.around.me);
+        is_mine && !self.is_used(image.id)
     }
 
     /// Whether a keeper could do something for the copies of an image.

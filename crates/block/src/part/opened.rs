@@ -75,6 +75,11 @@ impl Opened {
         self.open.lock().len()
     }
 
+    /// Whether something here uses an image, opens or closes it.
+    pub(super) fn is_used(&self, id: ImageId) -> bool {
+        self.seats.lock().contains_key(&id)
+    }
+
     pub fn open_images(&self) -> Vec<Arc<OpenImage>> {
         self.open.lock().values().cloned().collect()
     }
@@ -293,7 +298,7 @@ impl Opened {
         }
     }
 
-    /// Without an answer in time the next start of this node takes the image over.
+    /// Without an answer in time a keeper of this node takes the image over, and closes it.
     async fn give_back(&self, id: ImageId, token: Token, is_settled: bool) {
         let closing = self.around.manager.close_image(id, token, is_settled);
         let outcome = tokio::select! {
