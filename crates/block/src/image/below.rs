@@ -134,10 +134,11 @@ impl Frozen {
         }
     }
 
-    /// Asks one copy after the other. Absent: all of them are gone.
+    /// Asks one copy after the other. Absent: one of them is gone, and no other has answered. The rows are old then: the blob may have moved on where a
+    /// copy is out.
     async fn ask_copies(&self, id: BlobId, copies: &Copies, run: &Range<u32>) -> Result<Content, StoreError> {
         let blocks = blocks_around(run);
-        let mut last = StoreError::Absent;
+        let (mut last, mut is_any_gone) = (StoreError::Absent, false);
         for place in copies {
             let at = BlobAt { block: place.block, id };
             match self.stores.read(place.device, None, at, blocks.start, blocks.end - blocks.start).await {
@@ -145,11 +146,11 @@ impl Frozen {
                     let skipped = (run.start - blocks.start) as usize;
                     return Ok(Content::from_iter([Part::Data(bytes.slice(skipped..skipped + run.len()))]));
                 }
-                Err(StoreError::Absent) => {}
+                Err(StoreError::Absent) => is_any_gone = true,
                 Err(error) => last = error,
             }
         }
-        Err(last)
+        Err(if is_any_gone { StoreError::Absent } else { last })
     }
 
     /// Loads the rows again, unless another read did so since `seen`.

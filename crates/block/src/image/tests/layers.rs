@@ -1,6 +1,6 @@
 //! Snapshots, rollback, sizes, clones.
 
-use types::{BLOB_BYTES, ImageId, PIECE_BYTES, Pieces};
+use types::{BLOB_BYTES, DeviceId, ImageId, PIECE_BYTES, Pieces};
 
 use super::behaviour::filled;
 use crate::image::twin::world::{FIRST, Loss, World, read};
@@ -190,6 +190,25 @@ async fn a_clone_follows_its_parents_blobs_when_they_are_merged() {
     assert_eq!(read(&child, 0, PIECE_BYTES).await, vec![1; PIECE as usize]);
     parent.remove_snapshot("a").await.unwrap();
     assert_eq!(parent.usage().blocks, 1);
+    assert_eq!(read(&child, 0, PIECE_BYTES).await, vec![1; PIECE as usize]);
+    assert_eq!(read(&child, PIECE, PIECE_BYTES).await, vec![2; PIECE as usize]);
+}
+
+/// The copy that is out was not freed and does not answer; the others are gone.
+#[tokio::test(start_paused = true)]
+async fn a_clone_follows_blobs_that_were_merged_while_a_copy_is_out() {
+    let world = World::with_copies(1, BLOB, 100, 3);
+    let parent = world.open(FIRST).await.unwrap();
+    parent.write(0, filled(1, PIECE)).await.unwrap();
+    parent.snapshot("a").await.unwrap();
+    parent.write(PIECE, filled(2, PIECE)).await.unwrap();
+    parent.snapshot("b").await.unwrap();
+    world.add(ImageId(2), BLOB, Some(world.layer(FIRST, "b")));
+    let child = world.open(ImageId(2)).await.unwrap();
+    let has_blobs = |(device, rows): &(DeviceId, Vec<_>)| (!rows.is_empty()).then_some(*device);
+    let device = world.stores.rows(FIRST).iter().find_map(has_blobs).unwrap();
+    world.stores.set_dead(device, true);
+    parent.remove_snapshot("a").await.unwrap();
     assert_eq!(read(&child, 0, PIECE_BYTES).await, vec![1; PIECE as usize]);
     assert_eq!(read(&child, PIECE, PIECE_BYTES).await, vec![2; PIECE as usize]);
 }
