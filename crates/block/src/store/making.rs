@@ -59,9 +59,13 @@ impl Inner {
                 state.admit(Some(admission), Right::Writes)?;
                 let found = state.table.block_of(blob.id);
                 if let Some(block) = found {
-                    if let Pinned::Head(head) = state.table.pin(BlobAt { block, id: blob.id }, false) {
-                        let begun = state.begin(self, Some(admission), Some(block), Right::Writes, room.take());
-                        return Ok(Start::There(begun, block, head));
+                    match state.table.pin(BlobAt { block, id: blob.id }, false) {
+                        Pinned::Head(head) => {
+                            let begun = state.begin(self, Some(admission), Some(block), Right::Writes, room.take());
+                            return Ok(Start::There(begun, block, head));
+                        }
+                        Pinned::Damaged => return Err(self.unbelievable(block)),
+                        Pinned::Leaving | Pinned::Absent => {}
                     }
                 } else if !state.making.contains(&blob.id) {
                     shape.check(change, types::Pieces::NONE)?;
@@ -89,25 +93,30 @@ impl Inner {
 
     async fn make_somewhere(&self, admission: &Admission, blob: NewBlob, change: &Change) -> Result<u32, StoreError> {
         let block = self.take_block().await?;
-        let made = self.make_in(block, admission, blob, change).await;
-        let mut state = self.state.lock();
-        match made {
-            Ok(head) => {
-                state.table.put(block, head);
-                Ok(block)
-            }
-            Err(error) => {
-                state.table.put_back(block);
-                Err(error)
-            }
+        if let Err(error) = self.write_first_content(block, change).await {
+            self.state.lock().table.put_back(block);
+            return Err(error);
         }
+        let head = self.new_head(block, admission, blob, change);
+        let written = self.put_header(block, &head).await;
+        let mut state = self.state.lock();
+        match &written {
+            Ok(()) => state.table.put(block, head),
+            Err(StoreError::NoSpace(_)) => state.table.put_back(block),
+            // It may be on the medium all the same.
+            Err(_) => state.table.put_in_doubt(block, head),
+        }
+        written.map(|()| block)
     }
 
     /// Content before the header.
-    async fn make_in(&self, block: u32, admission: &Admission, blob: NewBlob, change: &Change) -> Result<Head, StoreError> {
+    async fn write_first_content(&self, block: u32, change: &Change) -> Result<(), StoreError> {
         self.write_content(block, change).await?;
-        self.settle().await?;
-        let head = Head {
+        self.settle().await
+    }
+
+    fn new_head(&self, block: u32, admission: &Admission, blob: NewBlob, change: &Change) -> Head {
+        Head {
             serial: self.state.lock().table.head(block).serial + 1,
             state: blob.state,
             id: blob.id,
@@ -116,9 +125,7 @@ impl Inner {
             owned: change.filled | change.zeroed,
             data: change.filled,
             parent: blob.parent,
-        };
-        self.put_header(block, &head).await?;
-        Ok(head)
+        }
     }
 
     /// The lowest free block with space, else the lowest one that gets it.

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   without space ── reserve ─► ready ── take ─► taken ── header durable ─► a blob's ── leave, header durable ─► ready
-//!        ▲                        │               └── failed ─► ready
+//!        ▲                        │               ├── content failed ─► ready
+//!        │                        │               └── header failed ─► in doubt until the next start
 //!        └────── give back ───────┘
 //! ```
 //!
 //! Invariants:
-//! - A row says what is durable, nothing more.
+//! - A row says what is durable, nothing more; that of a blob in doubt says what may be.
 //! - A blob has one block, a block one blob.
 //! - A block without a row has zeros where its header stands.
 
@@ -85,7 +86,7 @@ pub struct Table {
     block_count: u32,
     rows: BTreeMap<u32, Row>,
     blobs: BTreeMap<BlobId, u32>,
-    /// No header of them can be believed. They are left alone.
+    /// No header of them can be believed, or the write of the first one failed. They are left alone until the next start.
     damaged: BTreeSet<u32>,
     /// With space, and free.
     ready: BTreeSet<u32>,
@@ -212,6 +213,13 @@ impl Table {
         assert!(former.is_none_or(|row| row.pins == 0), "block {block} is in use");
         let other = self.blobs.insert(head.id, block);
         assert!(other.is_none(), "blob {} has block {other:?} already", head.id);
+    }
+
+    /// The write of a blob's first header in a taken block failed: it is there after the next start, or not. The rows tell of the blob, so that it is not made
+    /// elsewhere; nothing can be done with it.
+    pub fn put_in_doubt(&mut self, block: u32, head: Head) {
+        self.put(block, head);
+        self.damaged.insert(block);
     }
 
     /// No blob was made in a taken block.

@@ -126,15 +126,19 @@ impl Inner {
                 match state.table.pin(at, right == Right::Frees) {
                     Pinned::Head(head) => return Ok((state.begin(self, admission, Some(at.block), right, room.take()), head)),
                     Pinned::Leaving => {}
-                    Pinned::Damaged => {
-                        let (device, block) = (self.volume.device(), at.block);
-                        return Err(StoreError::Failed(format!("device {device}: no header of block {block} can be believed")));
-                    }
+                    Pinned::Damaged => return Err(self.unbelievable(at.block)),
                     Pinned::Absent => return Err(StoreError::Absent),
                 }
             }
             changed.await;
         }
+    }
+
+    pub(super) fn unbelievable(&self, block: u32) -> StoreError {
+        let device = self.volume.device();
+        StoreError::Failed(format!(
+            "device {device}: what the header of block {block} says is not known: it is damaged, or a write of it failed"
+        ))
     }
 
     /// Carries out steps that go on if the caller is gone.
