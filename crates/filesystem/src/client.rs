@@ -55,6 +55,7 @@ use crate::meta::{MetaPartition, MetaSession};
 use commands::Commands;
 use files::Files;
 use locks::Locks;
+use orphans::Dropped;
 
 /// For how long a mount may use a name without asking, while it is the only one of its volume.
 pub const NAMES_VALID: Duration = Duration::from_secs(1);
@@ -73,6 +74,7 @@ pub struct Client {
     files: Files,
     locks: Locks,
     refers: OnceLock<Refers>,
+    dropped: Dropped,
 }
 
 impl Client {
@@ -114,7 +116,7 @@ impl Client {
     }
 
     fn with(commands: Commands, data: Arc<dyn DataPartition>, files: Files, locks: Locks) -> Arc<Client> {
-        Arc::new(Client { commands, data, files, locks, refers: OnceLock::new() })
+        Arc::new(Client { commands, data, files, locks, refers: OnceLock::new(), dropped: Dropped::default() })
     }
 
     pub fn env(&self) -> &Env {

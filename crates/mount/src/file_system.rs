@@ -144,8 +144,7 @@ impl FileSystem for Volume {
 
     fn forget(&self, forget: Forget) {
         if let Some(orphan) = self.client.forget(ino(forget.node), forget.lookups) {
-            let client = Arc::clone(&self.client);
-            self.runtime.spawn(async move { client.not_open(vec![orphan]).await });
+            self.client.tell_dropped(orphan);
         }
     }
 

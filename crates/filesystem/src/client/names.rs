@@ -191,7 +191,7 @@ impl Client {
         self.files.refer(ino);
     }
 
-    /// The kernel drops references. An inode without names that is not in use any more is returned, for [`Client::not_open`].
+    /// The kernel drops references. An inode without names that is not in use any more is returned, for [`Client::tell_dropped`].
     #[must_use = "an inode without names stays until it is told as not open"]
     pub fn forget(&self, ino: Ino, references: u64) -> Option<Ino> {
         if !self.files.is_taken_over() {

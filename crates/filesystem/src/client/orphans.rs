@@ -1,9 +1,12 @@
 //! Inodes without names that this session does not have open are told, so that the meta partition frees them.
 //!
-//! Most are told when they lose their last name, or when the kernel drops them. The rest is found by asking: what other sessions have removed, and what could not be told.
+//! Most are told when they lose their last name, or soon after the kernel dropped them. The rest is found by asking: what other sessions have removed, and what could not be told.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{Client, ClientError};
 use crate::ids::Ino;
@@ -11,6 +14,26 @@ use crate::meta::{Command, Found, Query};
 
 /// Between two questions for orphans. Longer than any call takes: a file that is just being made without a name is in use before it is asked for twice.
 const ASK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long inodes that the kernel dropped are gathered. A command for each would be a write of the tree's log, behind which the next removal waits.
+const GATHER_INTERVAL: Duration = Duration::from_millis(5);
+/// Most inodes that one command tells.
+const MAX_TOLD: usize = 1_024;
+
+/// Inodes without names that the kernel dropped, and that are still to be told.
+#[derive(Default)]
+pub(super) struct Dropped {
+    inos: Mutex<Vec<Ino>>,
+    added: Notify,
+}
+
+impl Dropped {
+    fn take(&self) -> Vec<Ino> {
+        let mut inos = self.inos.lock();
+        let count = inos.len().min(MAX_TOLD);
+        inos.drain(..count).collect()
+    }
+}
 
 impl Client {
     /// Tells that inodes without names are not open here.
@@ -20,9 +43,29 @@ impl Client {
         }
     }
 
+    /// That an inode without names is not open here is told in a moment, with others.
+    pub fn tell_dropped(&self, ino: Ino) {
+        self.dropped.inos.lock().push(ino);
+        self.dropped.added.notify_one();
+    }
+
     /// For as long as the session lives: tells what has not been told yet, and that it lives.
     pub async fn keep_telling(&self) {
-        tokio::join!(self.keep_lease(), self.keep_telling_orphans());
+        tokio::join!(self.keep_lease(), self.keep_telling_orphans(), self.keep_telling_dropped());
+    }
+
+    async fn keep_telling_dropped(&self) {
+        loop {
+            self.dropped.added.notified().await;
+            self.commands.env().sleep(GATHER_INTERVAL).await;
+            loop {
+                let inos = self.dropped.take();
+                if inos.is_empty() {
+                    break;
+                }
+                self.not_open(inos).await;
+            }
+        }
     }
 
     async fn keep_telling_orphans(&self) {
