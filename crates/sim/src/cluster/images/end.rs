@@ -48,7 +48,7 @@ pub async fn look_at_all(user: &mut ImageUser, round: usize) -> Result<(), Strin
         if !matches!(taken, Some(Ok(()))) {
             return Err(format!("{} takes no snapshot at node {number}: {taken:?}", image.name));
         }
-        let copied = compare_copies(&world, &image).await.map_err(|what| format!("{}: {what}", image.name))?;
+        let copied = await_equal(&world, &image).await.map_err(|what| format!("{}: {what}", image.name))?;
         histories.note(format_args!("{}: {copied} copies compared", image.name));
     }
     for snapshot in histories.snapshots() {
@@ -146,6 +146,17 @@ async fn await_known(world: &World, record: &ImageRecord) -> Result<(), String> 
         world.env.sleep(LOOK).await;
     }
     Ok(())
+}
+
+/// As [`compare_copies`], when what is under way has ended: a holder that has just opened the image frees blobs that no snapshot needs.
+async fn await_equal(world: &World, image: &Known) -> Result<usize, String> {
+    let until = world.env.now() + QUESTION_PATIENCE;
+    loop {
+        match compare_copies(world, image).await {
+            Err(_) if world.env.now() < until => world.env.sleep(LOOK).await,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// All layers that have ended: each blob has its copies, and they are equal. Returns how many copies there are.
