@@ -64,6 +64,9 @@ fn verify(server: &Server, content: &Content) {
     }
 }
 
+/// Made after all that is looked for later.
+const LAST_BUCKET: &str = "last-of-all";
+
 /// Waits until a device has a copy of the manager's state that names a bucket.
 fn wait_for_copy(device: &Path, bucket: &str) {
     let env = env::Env::real_with_cores(1);
@@ -93,7 +96,9 @@ fn a_lost_consensus_log_is_rebuilt_byte_for_byte() {
         let both = devices(&home, &["one", "two"]);
         let server = home.serve(&["--devices", &both]);
         let content = fill(&server);
-        wait_for_copy(&home.path("one"), "papers");
+        // A copy that names it has the policies that were set before.
+        server.run(&["bucket", "make", LAST_BUCKET]);
+        wait_for_copy(&home.path("one"), LAST_BUCKET);
         end(server);
         std::fs::remove_dir_all(home.data().join("consensus")).unwrap();
         assert!(wrong(&fsck(&home, &both, &[])).contains("trilith fsck --rebuild"));

@@ -170,3 +170,24 @@ fn devices_have_room_to_go_out() {
     });
     assert_eq!(postcard::to_allocvec(&image(&machine, ONE).devices[0]).unwrap().len(), DEVICE_ROOM_BYTES);
 }
+
+/// One device of a host was taken out, then the host is gone with the other.
+#[test]
+fn a_host_may_go_whole_that_each_blob_does_without() {
+    for (short_host, has_losses) in [(Some(NodeId(1)), false), (None, true)] {
+        let (mut machine, token) = with_holder();
+        for device in [0, 1, 2] {
+            let record = machine.0.devices.records_mut().get_mut(&DeviceId(device)).unwrap();
+            Arc::make_mut(record).node = Some(NodeId(1 + device / 2));
+        }
+        machine.run(use_devices(token, &[0, 1, 2])).unwrap();
+        change(&mut machine, ONE, |image| (image.copies, image.redundancy) = (2, copies_on(2)));
+        machine.run(SetDeviceOut { short_host, ..out(token, &[0], 1) }).unwrap();
+        let other = (DeviceId(1), Some(NodeId(1)));
+        assert_eq!(image(&machine, ONE).survives([other]), !has_losses);
+        machine.run(SetDeviceState { id: DeviceId(1), state: DeviceState::Failed }).unwrap();
+        machine.run(RemoveDevice { id: DeviceId(1) }).unwrap();
+        assert_eq!(machine.0.check(), Ok(()));
+        assert_eq!(image(&machine, ONE).has_losses, has_losses);
+    }
+}

@@ -51,9 +51,15 @@ fn golden_bytes_of_images() {
         (open(ONE, 2, Some(Token(9))).into(), "0902010258010900"),
         (remove(ONE, true).into(), "090901016f"),
         (
-            SetDeviceOut { id: ONE, token: Token(9), devices: vec![DeviceId(3)], redundancy: copies_on(2), short_host: None }
-                .into(),
-            "090e010901030202",
+            SetDeviceOut {
+                id: ONE,
+                token: Token(9),
+                devices: vec![DeviceId(3)],
+                redundancy: copies_on(2),
+                short_host: Some(NodeId(4)),
+            }
+            .into(),
+            "090e0109010302020104",
         ),
     ];
     for (command, bytes) in commands {
