@@ -317,6 +317,7 @@ impl Images {
             return Some(());
         }
         store.value = value;
+        store.epoch = store.epoch.max(epoch);
         let is_its = |held: &&mut Holder| held.token == token;
         if let Some(held) = state.holders.iter_mut().flatten().find(is_its)
             && let Some(write) = held.write.as_mut().filter(|write| write.value == value)
