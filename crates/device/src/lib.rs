@@ -50,6 +50,7 @@ mod superblock_io;
 mod units;
 mod usage;
 mod volume;
+mod volume_disk;
 mod walk;
 mod zone_io;
 
@@ -67,6 +68,7 @@ pub use crate::stats::{Counter, DeviceStats};
 pub use crate::strides::{HeaderIn, Strides};
 pub use crate::usage::{OwnerUsage, Usage, ZoneInfo};
 pub use crate::volume::Volume;
+pub use crate::volume_disk::{Settle, VolumeDisk};
 pub use crate::walk::{Walk, WalkEvent, WalkedFrame};
 pub use format::superblock::notes::NotesKind;
 pub use format::unit_table::VolumeOwner;

@@ -54,6 +54,14 @@ impl Volume {
         self.inner.superblock.device_uuid
     }
 
+    pub(crate) fn owner(&self) -> VolumeOwner {
+        self.owner
+    }
+
+    pub(crate) fn env(&self) -> &env::Env {
+        &self.inner.env
+    }
+
     /// The name of the disk under it, for people.
     pub fn describe(&self) -> String {
         self.inner.disk.describe()

@@ -3,50 +3,16 @@
 //! The rest of the engine sees five things of it: room for a record, a record's number and when it is durable, up to where all is settled, how full it is, and that its
 //! first records are given up.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::{Volume, VolumeError};
-use disk::{
-    AlignedBuf, BLOCK_BYTES, Completion, Disk, DiskError, DiskErrorKind, DiskStats, Done, Durability, Operation, ReadMode,
-    Request,
-};
+use device::{Volume, VolumeDisk, VolumeError};
+use disk::BLOCK_BYTES;
 use env::Env;
-use wal::{
-    AppendError, Lsn, OpenError, OpenOptions, Pending, Reservation, Segment, SegmentStore, StoreError, StoreFuture, Wal,
-};
+use wal::{AppendError, Lsn, OpenError, OpenOptions, Pending, RegionStore, Reservation, Settling, Wal};
 
 use crate::limits::{LOG_SEGMENTS, LOG_SHARE, MAX_LOG_SEGMENT_BYTES, MIN_LOG_SEGMENT_BYTES};
 use crate::name::Opseq;
 use crate::superblock::SUPERBLOCK_SLOTS;
-
-/// Up to which mutation all is done, and settled.
-#[derive(Debug, Default)]
-pub struct Settling {
-    done_below: AtomicU64,
-    settled_below: AtomicU64,
-}
-
-impl Settling {
-    /// Mutations below this number are resolved: their records and contents are written.
-    pub fn note_done(&self, below: Opseq) {
-        self.done_below.store(below.0, Ordering::Release);
-    }
-
-    fn done_below(&self) -> Opseq {
-        Opseq(self.done_below.load(Ordering::Acquire))
-    }
-
-    /// Mutations below this number are resolved, and stand on the medium.
-    pub fn settled_below(&self) -> Opseq {
-        Opseq(self.settled_below.load(Ordering::Acquire))
-    }
-
-    fn note_settled(&self, below: Opseq) {
-        self.settled_below.fetch_max(below.0, Ordering::AcqRel);
-    }
-}
 
 /// The volumes that a flush has to reach: contents stand on all of them.
 pub struct Volumes {
@@ -61,8 +27,18 @@ impl Volumes {
         for volume in self.all.iter().flatten() {
             volume.flush().await?;
         }
-        self.settling.note_settled(done_before);
+        self.settling.note_flushed(done_before);
         Ok(())
+    }
+
+    /// Mutations below this number are resolved: their records and contents are written.
+    pub fn note_done(&self, below: Opseq) {
+        self.settling.note_done(below.0);
+    }
+
+    /// Mutations below this number are resolved, and stand on the medium.
+    pub fn settled_below(&self) -> Opseq {
+        Opseq(self.settling.settled_below())
     }
 }
 
@@ -105,7 +81,7 @@ impl PgLog {
         keep_from: Opseq,
         replay: &mut (dyn FnMut(Opseq, &[u8]) + Send),
     ) -> Result<PgLog, OpenError> {
-        let store = Segments { env: env.clone(), volumes, home, place };
+        let store = segments(volumes, home, place);
         let options = OpenOptions { keep_from: Lsn(keep_from.0), begin_at: Lsn::FIRST };
         let wal = Wal::open(env, Arc::new(store), options, &mut |lsn, bytes| replay(Opseq(lsn.0), bytes)).await?;
         Ok(PgLog { wal })
@@ -138,133 +114,12 @@ impl PgLog {
     }
 }
 
-/// The segments: a fixed number, at the start of the home volume.
-struct Segments {
-    env: Env,
-    volumes: Arc<Volumes>,
-    home: Volume,
-    place: LogPlace,
-}
-
-impl SegmentStore for Segments {
-    fn segment_bytes(&self) -> u64 {
-        self.place.segment_bytes
-    }
-
-    fn segments(&self) -> StoreFuture<'_, Vec<Segment>> {
-        let segment = |index: usize| {
-            let disk = SegmentDisk {
-                env: self.env.clone(),
-                volumes: self.volumes.clone(),
-                home: self.home.clone(),
-                start: self.place.segment_start(index),
-                len: self.place.segment_bytes,
-            };
-            Segment { name: format!("{index} of the log of objects on {}", self.home.describe()), disk: Arc::new(disk) }
-        };
-        Box::pin(std::future::ready(Ok((0..LOG_SEGMENTS).map(segment).collect())))
-    }
-
-    /// The log waits for a dump, as it would wait for a full file system.
-    fn create(&self) -> StoreFuture<'_, Segment> {
-        let (kind, operation) = (DiskErrorKind::NoSpace, Operation::Allocate);
-        let device = self.home.describe().into();
-        let cause = DiskError { kind, device, operation, offset: 0, len: self.place.segment_bytes, cause: None };
-        let path = PathBuf::from(self.home.describe());
-        let error = StoreError { attempt: "make another segment in the log of objects on", path, cause: Box::new(cause) };
-        Box::pin(std::future::ready(Err(error)))
-    }
-}
-
-/// A segment, as a disk. A durable write ends with a flush in every mode of the device: it costs nothing where writes are durable at once.
-struct SegmentDisk {
-    env: Env,
-    volumes: Arc<Volumes>,
-    home: Volume,
-    start: u64,
-    len: u64,
-}
-
-impl SegmentDisk {
-    fn refusal(&self, operation: Operation, offset: u64, len: u64) -> Option<DiskError> {
-        let kind = match operation {
-            Operation::Read | Operation::Write | Operation::Flush => DiskErrorKind::OutOfRange,
-            // The segments have their space and their zeros; the log asks for neither.
-            Operation::Allocate | Operation::WriteZeros | Operation::Discard => DiskErrorKind::Failed,
-        };
-        let is_within = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        if is_within && kind == DiskErrorKind::OutOfRange {
-            return None;
-        }
-        Some(DiskError { kind, device: self.describe().into(), operation, offset, len, cause: None })
-    }
-}
-
-impl Disk for SegmentDisk {
-    fn describe(&self) -> String {
-        format!("{} from byte {} of the volume for objects", self.home.describe(), self.start)
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.len
-    }
-
-    fn capacity_bytes(&self) -> Option<u64> {
-        Some(self.len)
-    }
-
-    fn try_read_cached(&self, _offset: u64, _buf: &mut [u8]) -> Result<bool, DiskError> {
-        Ok(false)
-    }
-
-    fn submit(&self, request: Request, done: Done) {
-        let (offset, len) = request.range();
-        if let Some(error) = self.refusal(request.operation(), offset, len) {
-            return done(Completion { result: Err(error), buf: None });
-        }
-        let (volumes, home, place) = (self.volumes.clone(), self.home.clone(), self.start + offset);
-        let name = self.describe();
-        let work = async move {
-            let operation = request.operation();
-            let completion = match carry_out(&volumes, &home, place, request).await {
-                Ok(buf) => Completion { result: Ok(()), buf },
-                Err(error) => Completion { result: Err(disk_error(name, operation, (offset, len), error)), buf: None },
-            };
-            done(completion);
-        };
-        drop(self.env.spawn(work));
-    }
-
-    fn stats(&self) -> DiskStats {
-        DiskStats::default()
-    }
-}
-
-async fn carry_out(volumes: &Volumes, home: &Volume, place: u64, request: Request) -> Result<Option<AlignedBuf>, VolumeError> {
-    match request {
-        Request::Read { buf, mode: ReadMode::Cached, .. } => home.read(place, buf.len()).await.map(Some),
-        Request::Read { buf, mode: ReadMode::Direct, .. } => home.read_medium(place, buf.len()).await.map(Some),
-        Request::Write { buf, durability, .. } => {
-            home.write(place, buf).await?;
-            if durability == Durability::Durable {
-                volumes.settle().await?;
-            }
-            Ok(Some(AlignedBuf::with_capacity(0)))
-        }
-        Request::Flush => volumes.settle().await.map(|()| None),
-        Request::Allocate { .. } | Request::WriteZeros { .. } | Request::Discard { .. } => Ok(None),
-    }
-}
-
-fn disk_error(device: String, operation: Operation, (offset, len): (u64, u64), error: VolumeError) -> DiskError {
-    match error {
-        VolumeError::Disk { cause, .. } => DiskError { offset, len, ..(*cause).clone() },
-        VolumeError::Poisoned { .. } => {
-            DiskError { kind: DiskErrorKind::Poisoned, device: device.into(), operation, offset, len, cause: None }
-        }
-        other => {
-            let cause = Some(Arc::new(std::io::Error::other(other.to_string())));
-            DiskError { kind: DiskErrorKind::Failed, device: device.into(), operation, offset, len, cause }
-        }
-    }
+/// The segments: a fixed number, at the start of the home volume. The log waits for a dump. Its flushes reach all volumes.
+fn segments(volumes: Arc<Volumes>, home: Volume, place: LogPlace) -> RegionStore {
+    let settle = move || {
+        let volumes = volumes.clone();
+        Box::pin(async move { volumes.settle().await }) as _
+    };
+    let disk = Arc::new(VolumeDisk::new(home, Arc::new(settle)));
+    RegionStore::new(disk, place.segment_start(0), place.segment_bytes, LOG_SEGMENTS).waiting_when_full()
 }

@@ -23,6 +23,7 @@ mod error;
 mod layout;
 mod log;
 mod recovery;
+mod settling;
 mod store;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ use std::fmt;
 
 pub use error::{AppendError, Failure, Mismatch, OpenError, StoreError};
 pub use log::{OpenOptions, Pending, Reservation, Wal};
+pub use settling::Settling;
 pub use store::{FolderStore, RegionStore, Segment, SegmentStore, StoreFuture};
 
 /// Most segments of one log. A log that would need more ends with [`Failure::Full`]: its owner forgot to truncate.

@@ -190,6 +190,7 @@ pub struct RegionStore {
     start: u64,
     segment_bytes: u64,
     segment_count: usize,
+    waits_when_full: bool,
 }
 
 impl RegionStore {
@@ -198,7 +199,14 @@ impl RegionStore {
         check_segment_bytes(segment_bytes);
         assert!(segment_count >= INITIAL_SEGMENTS, "a log of {segment_count} segments");
         assert!(start.is_multiple_of(BLOCK_BYTES as u64), "a region that begins at byte {start}");
-        RegionStore { disk, start, segment_bytes, segment_count }
+        RegionStore { disk, start, segment_bytes, segment_count, waits_when_full: false }
+    }
+
+    /// While all segments hold records that are still needed, the log waits until its owner gives some up, as it would wait for a full file system. Without
+    /// this the log ends.
+    #[must_use]
+    pub fn waiting_when_full(self) -> Self {
+        RegionStore { waits_when_full: true, ..self }
     }
 }
 
@@ -218,8 +226,14 @@ impl SegmentStore for RegionStore {
     }
 
     fn create(&self) -> StoreFuture<'_, Segment> {
-        let cause = RegionFull { segment_count: self.segment_count };
-        let error = failed("make another segment in a region of", Path::new(&self.disk.describe()), cause);
+        let describe = self.disk.describe();
+        let (attempt, path) = ("make another segment in a region of", Path::new(&describe));
+        let error = if self.waits_when_full {
+            let (kind, operation, len) = (DiskErrorKind::NoSpace, Operation::Allocate, self.segment_bytes);
+            failed(attempt, path, DiskError { kind, device: describe.as_str().into(), operation, offset: 0, len, cause: None })
+        } else {
+            failed(attempt, path, RegionFull { segment_count: self.segment_count })
+        };
         Box::pin(std::future::ready(Err(error)))
     }
 }

@@ -58,7 +58,6 @@ use wal::Wal;
 
 use self::layout::Layout;
 use self::limits::{MAX_REQUEST_BYTES, MAX_REQUESTS, PIECE_BYTES};
-use self::segments::Settling;
 use self::space::Space;
 use self::stats::Counters;
 use self::superblock::Superblock;
@@ -67,6 +66,7 @@ use super::copies::{self, BlockSum, ExtentSums};
 use super::latches::Latches;
 use super::{DataError, DataPartition, DataRoom};
 use crate::ids::ExtentId;
+use wal::Settling;
 
 /// A device's extents, being served.
 pub struct ExtentStore {

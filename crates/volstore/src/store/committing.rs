@@ -89,7 +89,7 @@ impl Inner {
             if Waiter::present().has_left() {
                 return Err(unavailable("the client has gone".to_owned()));
             }
-            let settled_below = self.volumes.settling.settled_below();
+            let settled_below = self.volumes.settled_below();
             let record = Record { settled_below, ..longest };
             let (opseq, pending) = match log.append(room, record.encode()) {
                 Ok(appended) => appended,
@@ -104,7 +104,7 @@ impl Inner {
             state.told_settled = settled_below;
             held.iter_mut().for_each(Held::placed);
             state.pg.place(opseq, record.mutation);
-            self.volumes.settling.note_done(state.pg.floor());
+            self.volumes.note_done(state.pg.floor());
             (opseq, pending)
         };
         let (written, logged) = join(self.write(writes), pending).await;
@@ -113,8 +113,8 @@ impl Inner {
         {
             let mut state = self.state.lock();
             state.pg.commit(opseq);
-            self.volumes.settling.note_done(state.pg.floor());
-            state.pg.release(self.volumes.settling.settled_below());
+            self.volumes.note_done(state.pg.floor());
+            state.pg.release(self.volumes.settled_below());
         }
         self.counters.mutations.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_waiters();
@@ -140,7 +140,7 @@ impl Inner {
     /// Has all that is done be settled, so that blocks which it gave up can be used again.
     pub(super) async fn settle(&self) -> Result<(), EngineError> {
         self.volumes.settle().await.map_err(|error| refusal(&error))?;
-        if self.state.lock().pg.release(self.volumes.settling.settled_below()) {
+        if self.state.lock().pg.release(self.volumes.settled_below()) {
             self.changed.notify_waiters();
         }
         Ok(())

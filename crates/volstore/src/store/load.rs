@@ -156,7 +156,7 @@ async fn load_founded(env: &Env, volumes: &[Volume], home_at: usize, superblock:
         let what = format!("the owner of {count} blocks from {first} on of volume {}", volume.0);
         return Err(corrupt(home, &what));
     }
-    volumes.settling.note_done(pg.floor());
+    volumes.note_done(pg.floor());
     let revoked = missing.into_iter().collect();
     Ok(Loaded { volumes, obstacle: None, state: state_of(pg, Some(superblock)), log: Some(log), revoked })
 }

@@ -28,7 +28,7 @@ impl Inner {
             return Ok(());
         }
         self.settle().await?;
-        let settled_below = self.volumes.settling.settled_below();
+        let settled_below = self.volumes.settled_below();
         let owes_mark = {
             let state = self.state.lock();
             state.told_settled <= state.last_content && state.last_content < settled_below

@@ -49,7 +49,7 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         self.object = None;
         let mut state = self.inner.state.lock();
-        if state.pg.limbo_blocks() > 0 && state.pg.release(self.inner.volumes.settling.settled_below()) {
+        if state.pg.limbo_blocks() > 0 && state.pg.release(self.inner.volumes.settled_below()) {
             drop(state);
             self.inner.changed.notify_waiters();
         }

@@ -8,7 +8,9 @@ use disk::{CompletionOrder, Disk, Fault, FaultRule, Operation, SimDisk};
 use env::Env;
 
 use super::{SEGMENT_BYTES, SEGMENT_COUNT, new_disk, open, open_from, store_on};
-use crate::{AppendError, Failure, Lsn, OpenError, OpenOptions, Segment, SegmentStore, StoreError, StoreFuture, Wal};
+use crate::{
+    AppendError, Failure, Lsn, OpenError, OpenOptions, RegionStore, Segment, SegmentStore, StoreError, StoreFuture, Wal,
+};
 
 fn start(env: &Env) -> SimDisk {
     new_disk(env, 1)
@@ -266,6 +268,23 @@ async fn a_log_that_waits_for_room_takes_what_its_owner_gives_up_and_ends_with_i
             assert!(wal.append(vec![3]).await.is_err());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_waits_takes_what_its_owner_gives_up() {
+    let env = Env::simulated(1);
+    let region = RegionStore::new(Arc::new(start(&env)), 0, SEGMENT_BYTES, SEGMENT_COUNT).waiting_when_full();
+    let wal = Wal::open(&env, Arc::new(region), OpenOptions::default(), &mut |_, _| {}).await.unwrap();
+    // Seven records a segment.
+    for _ in 0..7 * SEGMENT_COUNT {
+        wal.append(vec![5; 3_000]).await.unwrap();
+    }
+    let waiting = wal.reserve(3_000).await.unwrap().append(vec![6; 3_000]).unwrap();
+    env.sleep(Duration::from_secs(60)).await;
+    assert!(wal.waits_for_room());
+    wal.truncate_before(wal.durable_lsn());
+    waiting.await.unwrap();
+    assert!(!wal.waits_for_room());
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use wal::{Lsn, OpenOptions, Wal};
 
 use super::layout::BLOCK;
-use super::segments::VolumeSegments;
 use super::superblock::Superblock;
 use super::{Inner, segments};
 use crate::data::DataError;
@@ -40,13 +39,8 @@ impl Inner {
             checkpoint: 0,
         };
         self.put_superblock(&superblock).await?;
-        let store = VolumeSegments {
-            env: self.env.clone(),
-            volume: self.volume.clone(),
-            layout: self.layout,
-            settling: self.settling.clone(),
-        };
-        let opened = Wal::open(&self.env, Arc::new(store), OpenOptions::default(), &mut |_, _| {}).await;
+        let store = segments::segments(&self.volume, self.layout, &self.settling);
+        let opened = Wal::open(&self.env, store, OpenOptions::default(), &mut |_, _| {}).await;
         let journal = opened.map_err(|error| self.fail(&error))?;
         {
             let mut state = self.state.lock();

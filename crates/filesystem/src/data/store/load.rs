@@ -8,7 +8,7 @@ use disk::{AlignedBuf, BLOCK_BYTES, DiskErrorKind};
 use env::Env;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
-use wal::{Lsn, OpenOptions, Wal};
+use wal::{Lsn, OpenOptions, Settling, Wal};
 
 use super::State;
 use super::directory::{Entry, decode_chunk};
@@ -17,7 +17,7 @@ use super::limits::{JOURNAL_SEGMENTS, LOAD_READS};
 use super::page::{PAGE_BLOCKS, Page};
 use super::record::Record;
 use super::recover::Replay;
-use super::segments::{Settling, VolumeSegments};
+use super::segments::segments;
 use super::space::Space;
 use super::superblock::Superblock;
 use super::table::Table;
@@ -73,12 +73,12 @@ pub async fn load(env: &Env, volume: &Volume, layout: Layout) -> Result<Loaded, 
     }
     let (entries, mut saved) = read_directory(volume, &layout, &superblock).await?;
     let (table, lost_blocks) = read_pages(volume, &layout, entries, &mut saved).await?;
-    let store = VolumeSegments { env: env.clone(), volume: volume.clone(), layout, settling: settling.clone() };
+    let store = segments(volume, layout, &settling);
     let options = OpenOptions { keep_from: Lsn(superblock.keep_from), begin_at: Lsn::FIRST };
     let replay = Mutex::new(Replay::new(table, superblock.keep_from));
     let mut unreadable = None;
     let mut next_record = superblock.keep_from;
-    let journal = Wal::open(env, Arc::new(store), options, &mut |lsn, bytes| {
+    let journal = Wal::open(env, store, options, &mut |lsn, bytes| {
         next_record = lsn.0 + 1;
         match Record::decode(bytes) {
             Ok(record) => replay.lock().push(lsn.0, record),
