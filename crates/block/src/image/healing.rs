@@ -8,8 +8,9 @@ use types::{BLOB_BYTES, BlobId, DeviceId};
 use super::Image;
 use super::error::{Fault, ImageError};
 use super::limits::HEAL_DELAY;
-use super::map::{Blob, Place, hosts_beside, redundancy_of};
+use super::map::{Blob, Place, redundancy_of};
 use super::range_lock::Mode;
+use super::standing::keeps_short_hosts;
 use crate::registry::View;
 
 impl Image {
@@ -159,12 +160,10 @@ impl Image {
     fn forget_spare(&self, id: BlobId, place: Place) -> bool {
         let mut state = self.state.lock();
         let wanted = usize::from(state.view.copies);
-        let View { short_hosts, redundancy, .. } = &state.view;
         let is_needed = |blob: &Blob| {
             let staying = blob.copies.iter().map(|copy| copy.device).filter(|device| *device != place.device);
-            let beside = hosts_beside(staying, short_hosts, |device| self.outside.placement.host_of(device));
-            let is_short = !short_hosts.is_empty() && beside < usize::from(redundancy.hosts);
-            blob.copies.len() <= wanted || !blob.is_on(place.device) || is_short
+            let keeps_short = keeps_short_hosts(&state.view, staying, |device| self.outside.placement.host_of(device));
+            blob.copies.len() <= wanted || !blob.is_on(place.device) || !keeps_short
         };
         if state.leaving.is_some() || state.map.blob(id.index, id.layer).is_none_or(is_needed) {
             return false;

@@ -31,6 +31,15 @@ pub(crate) enum Pending {
     In(DeviceId, Redundancy),
 }
 
+/// Whether what a record says of hosts that are short stays true with a blob on these devices: beside such hosts it is on as many as the redundancy says.
+pub(super) fn keeps_short_hosts(
+    view: &View,
+    devices: impl Iterator<Item = DeviceId>,
+    host_of: impl Fn(DeviceId) -> Option<NodeId>,
+) -> bool {
+    view.short_hosts.is_empty() || hosts_beside(devices, &view.short_hosts, host_of) >= usize::from(view.redundancy.hosts)
+}
+
 /// Copies below which no device is taken out.
 pub(crate) fn least_copies(wanted: u8) -> usize {
     usize::from(wanted.max(2)) - 1
@@ -244,9 +253,7 @@ impl Image {
         let view = self.view();
         let found = redundancy_of(devices.iter().copied(), view.copies, host_of);
         let is_allowed = |view: &View| {
-            let beside = hosts_beside(devices.iter().copied(), &view.short_hosts, host_of);
-            let keeps_short = view.short_hosts.is_empty() || beside >= usize::from(view.redundancy.hosts);
-            lesser(found, view.redundancy) == view.redundancy && keeps_short
+            lesser(found, view.redundancy) == view.redundancy && keeps_short_hosts(view, devices.iter().copied(), host_of)
         };
         if is_allowed(&view) {
             return Ok(());

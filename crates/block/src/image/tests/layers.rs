@@ -4,7 +4,7 @@ use types::{BLOB_BYTES, DeviceId, ImageId, PIECE_BYTES, Pieces};
 
 use super::behaviour::filled;
 use crate::image::twin::world::{FIRST, Loss, World, read};
-use crate::image::{ImageErrorKind, MAX_CLONE_DEPTH, OpenError};
+use crate::image::{Image, ImageErrorKind, MAX_CLONE_DEPTH, OpenError};
 
 const BLOB: u64 = BLOB_BYTES as u64;
 const PIECE: u64 = PIECE_BYTES as u64;
@@ -177,9 +177,8 @@ async fn a_clone_reads_its_parent_and_writes_its_own() {
     assert_eq!(read(&parent, 0, PIECE_BYTES).await, vec![2; PIECE as usize]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_clone_follows_its_parents_blobs_when_they_are_merged() {
-    let world = World::new(1, BLOB, 100);
+/// A parent with a piece in each of two layers, and its clone.
+async fn parent_with_two_layers(world: &World) -> (Image, Image) {
     let parent = world.open(FIRST).await.unwrap();
     parent.write(0, filled(1, PIECE)).await.unwrap();
     parent.snapshot("a").await.unwrap();
@@ -187,6 +186,13 @@ async fn a_clone_follows_its_parents_blobs_when_they_are_merged() {
     parent.snapshot("b").await.unwrap();
     world.add(ImageId(2), BLOB, Some(world.layer(FIRST, "b")));
     let child = world.open(ImageId(2)).await.unwrap();
+    (parent, child)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_follows_its_parents_blobs_when_they_are_merged() {
+    let world = World::new(1, BLOB, 100);
+    let (parent, child) = parent_with_two_layers(&world).await;
     assert_eq!(read(&child, 0, PIECE_BYTES).await, vec![1; PIECE as usize]);
     parent.remove_snapshot("a").await.unwrap();
     assert_eq!(parent.usage().blocks, 1);
@@ -198,13 +204,7 @@ async fn a_clone_follows_its_parents_blobs_when_they_are_merged() {
 #[tokio::test(start_paused = true)]
 async fn a_clone_follows_blobs_that_were_merged_while_a_copy_is_out() {
     let world = World::with_copies(1, BLOB, 100, 3);
-    let parent = world.open(FIRST).await.unwrap();
-    parent.write(0, filled(1, PIECE)).await.unwrap();
-    parent.snapshot("a").await.unwrap();
-    parent.write(PIECE, filled(2, PIECE)).await.unwrap();
-    parent.snapshot("b").await.unwrap();
-    world.add(ImageId(2), BLOB, Some(world.layer(FIRST, "b")));
-    let child = world.open(ImageId(2)).await.unwrap();
+    let (parent, child) = parent_with_two_layers(&world).await;
     let has_blobs = |(device, rows): &(DeviceId, Vec<_>)| (!rows.is_empty()).then_some(*device);
     let device = world.stores.rows(FIRST).iter().find_map(has_blobs).unwrap();
     world.stores.set_dead(device, true);
