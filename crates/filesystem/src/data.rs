@@ -11,13 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ExtentId;
 
-/// A data partition, as a client sees it.
-///
-/// A request is answered when its effect is as durable as the node's mode of synchronisation says. Each may be sent again: the second has no further effect.
-pub trait DataPartition: Send + Sync {
-    /// Makes an empty extent.
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>>;
-
+/// Contents of extents.
+pub trait Extents: Send + Sync {
     /// Adds to the end of an extent: `offset` is its length. What lies below it already must be the same bytes, or the answer is [`DataError::NotAtEnd`].
     fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>>;
 
@@ -35,6 +30,14 @@ pub trait DataPartition: Send + Sync {
 
     /// Bytes that new contents find room for, and bytes in all.
     fn room(&self) -> DataRoom;
+}
+
+/// A data partition, as a client sees it.
+///
+/// A request is answered when its effect is as durable as the node's mode of synchronisation says. Each may be sent again: the second has no further effect.
+pub trait DataPartition: Extents {
+    /// Makes an empty extent.
+    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>>;
 }
 
 /// Space of a data partition, in bytes.

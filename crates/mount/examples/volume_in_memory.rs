@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use env::Env;
 use filesystem::client::Client;
-use filesystem::data::DataPartition;
+use filesystem::data::Extents;
 use filesystem::data::memory::MemoryPartition;
 use filesystem::meta::local::LocalPartition;
 use filesystem::meta::{Command, Envelope, Found, FreedPiece, MetaPartition, MetaSession, Query, Time};

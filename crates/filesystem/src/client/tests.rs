@@ -4,8 +4,8 @@ use bytes::Bytes;
 use net::BoxFuture;
 
 use super::*;
-use crate::data::DataError;
 use crate::data::memory::MemoryPartition;
+use crate::data::{DataError, Extents};
 use crate::meta::local::LocalPartition;
 use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaError, Query, Reply};
 

@@ -29,32 +29,16 @@ pub mod reign;
 mod standing;
 mod taking;
 
-use bytes::Bytes;
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, DataRoom};
+use super::{DataError, Extents};
 use crate::ids::ExtentId;
 
 /// The extents of one device, as a copy needs them. Each change may be sent again: the second has no further effect.
-pub trait CopyStore: Send + Sync {
+pub trait CopyStore: Extents {
     /// Makes an empty extent with this id. One that exists stays as it is.
     fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>>;
-
-    /// Adds to the end of an extent, as [`super::DataPartition::append`].
-    fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>>;
-
-    /// Changes bytes below the extent's length.
-    fn overwrite(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>>;
-
-    /// Bytes below the extent's length, checked.
-    fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>>;
-
-    /// Gives the whole blocks of a range back.
-    fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>>;
-
-    /// Gives all of an extent back. One that does not exist is no error.
-    fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>>;
 
     /// Makes an extent shorter. One that is not longer stays as it is.
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>>;
@@ -64,8 +48,6 @@ pub trait CopyStore: Send + Sync {
 
     /// Up to `most` extents of a partition in the order of their ids, those behind one if it is given. None has term 0 and number 0.
     fn list(&self, partition: u32, after: Option<ExtentId>, most: usize) -> Vec<ExtentId>;
-
-    fn room(&self) -> DataRoom;
 
     /// Whether it takes no writes now: one has failed, or its disk hangs.
     fn is_stuck(&self) -> bool;

@@ -7,7 +7,7 @@ use net::BoxFuture;
 use parking_lot::Mutex;
 
 use super::copies::{self, BlockSum, ExtentSums};
-use super::{DataError, DataPartition, DataRoom};
+use super::{DataError, DataPartition, DataRoom, Extents};
 use crate::ids::{BLOCK_BYTES, ExtentId};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -211,26 +211,6 @@ impl copies::CopyStore for MemoryPartition {
         Box::pin(async move { self.state.lock().create_as(extent) })
     }
 
-    fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(async move { self.state.lock().append(extent, offset, &data) })
-    }
-
-    fn overwrite(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(async move { self.state.lock().overwrite(extent, offset, &data) })
-    }
-
-    fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
-        Box::pin(async move { self.state.lock().read(extent, offset, len) })
-    }
-
-    fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(async move { self.state.lock().punch(extent, offset, len) })
-    }
-
-    fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(async move { self.state.lock().remove(extent) })
-    }
-
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
         Box::pin(async move { self.state.lock().cut(extent, len) })
     }
@@ -246,20 +226,12 @@ impl copies::CopyStore for MemoryPartition {
         behind.map(|(id, _)| *id).take_while(|id| id.partition == partition).take(most).collect()
     }
 
-    fn room(&self) -> DataRoom {
-        self.state.lock().room()
-    }
-
     fn is_stuck(&self) -> bool {
         false
     }
 }
 
-impl DataPartition for MemoryPartition {
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
-        Box::pin(async { self.state.lock().create() })
-    }
-
+impl Extents for MemoryPartition {
     fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
         Box::pin(async move { self.state.lock().append(extent, offset, &data) })
     }
@@ -282,6 +254,12 @@ impl DataPartition for MemoryPartition {
 
     fn room(&self) -> DataRoom {
         self.state.lock().room()
+    }
+}
+
+impl DataPartition for MemoryPartition {
+    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+        Box::pin(async { self.state.lock().create() })
     }
 }
 

@@ -64,7 +64,7 @@ use self::superblock::Superblock;
 use self::table::Table;
 use super::copies::{self, BlockSum, ExtentSums};
 use super::latches::Latches;
-use super::{DataError, DataPartition, DataRoom};
+use super::{DataError, DataPartition, DataRoom, Extents};
 use crate::ids::ExtentId;
 use wal::Settling;
 
@@ -256,26 +256,6 @@ impl copies::CopyStore for ExtentStore {
         self.on_its_own(self.inner.clone().create_as(extent))
     }
 
-    fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
-        DataPartition::append(self, extent, offset, data)
-    }
-
-    fn overwrite(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
-        DataPartition::overwrite(self, extent, offset, data)
-    }
-
-    fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
-        DataPartition::read(self, extent, offset, len)
-    }
-
-    fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
-        DataPartition::punch(self, extent, offset, len)
-    }
-
-    fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        DataPartition::remove(self, extent)
-    }
-
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
         self.on_its_own(self.inner.clone().cut(extent, len))
     }
@@ -299,20 +279,12 @@ impl copies::CopyStore for ExtentStore {
         behind.map(|(id, _)| *id).take_while(|id| id.partition == partition).take(most).collect()
     }
 
-    fn room(&self) -> DataRoom {
-        self.inner.room()
-    }
-
     fn is_stuck(&self) -> bool {
         ExtentStore::is_stuck(self)
     }
 }
 
-impl DataPartition for ExtentStore {
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
-        self.on_its_own(self.inner.clone().create())
-    }
-
+impl Extents for ExtentStore {
     fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
         self.on_its_own(self.inner.clone().append(extent, offset, data))
     }
@@ -335,6 +307,12 @@ impl DataPartition for ExtentStore {
 
     fn room(&self) -> DataRoom {
         self.inner.room()
+    }
+}
+
+impl DataPartition for ExtentStore {
+    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+        self.on_its_own(self.inner.clone().create())
     }
 }
 

@@ -12,7 +12,7 @@ use subsystem::Surroundings;
 use types::DeviceId;
 
 use crate::data::store::ExtentStore;
-use crate::data::{DataError, DataPartition, DataRoom};
+use crate::data::{DataError, DataPartition, DataRoom, Extents};
 use crate::ids::ExtentId;
 
 /// How long another node may take for a request.
@@ -148,16 +148,7 @@ impl Elsewhere {
     }
 }
 
-impl DataPartition for Elsewhere {
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
-        Box::pin(async move {
-            match self.ask(Ask::Create).await? {
-                Answer::Created(extent) => Ok(extent),
-                _ => Err(DataError::Unavailable("an answer to another question".to_owned())),
-            }
-        })
-    }
-
+impl Extents for Elsewhere {
     fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
         Box::pin(self.done(Ask::Append { extent, offset, data: data.to_vec() }))
     }
@@ -185,5 +176,16 @@ impl DataPartition for Elsewhere {
 
     fn room(&self) -> DataRoom {
         *self.room.lock()
+    }
+}
+
+impl DataPartition for Elsewhere {
+    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+        Box::pin(async move {
+            match self.ask(Ask::Create).await? {
+                Answer::Created(extent) => Ok(extent),
+                _ => Err(DataError::Unavailable("an answer to another question".to_owned())),
+            }
+        })
     }
 }

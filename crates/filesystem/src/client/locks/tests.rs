@@ -339,7 +339,7 @@ async fn a_client_does_not_write_into_what_another_has_cut() {
     let Ok(Found::Freed(freed)) = volume.tree.query(Query::Freed { most: 10 }).await.unwrap() else { panic!() };
     for piece in freed {
         let crate::meta::FreedPiece::Range { extent, offset, len } = piece.what else { panic!() };
-        crate::data::DataPartition::punch(&*volume.data, extent, offset, len).await.unwrap();
+        crate::data::Extents::punch(&*volume.data, extent, offset, len).await.unwrap();
     }
     assert_eq!(one.content().await.unwrap(), [vec![1; 5000], vec![2; 100]].concat());
 }

@@ -18,7 +18,7 @@ use crate::data::copies::record::{Command, Record, RecordChange, RecordRefusal};
 use crate::data::copies::reign::{CommitError, Realm, RecordDoor, Reign, Ways};
 use crate::data::copies::{CopyStore, ExtentSums};
 use crate::data::memory::MemoryPartition;
-use crate::data::{DataError, DataRoom};
+use crate::data::{DataError, DataRoom, Extents};
 use crate::ids::{BLOCK_BYTES, ExtentId};
 
 pub const PARTITION: u32 = 5;
@@ -116,8 +116,8 @@ impl SimStore {
             let part = data.slice((at - offset) as usize..(next - offset) as usize);
             let is_there = self.env.random_below(2) == 0;
             let written = match (is_there, appends) {
-                (true, true) => CopyStore::append(&self.memory, *extent, at, part).now_or_never(),
-                (true, false) => CopyStore::overwrite(&self.memory, *extent, at, part).now_or_never(),
+                (true, true) => self.memory.append(*extent, at, part).now_or_never(),
+                (true, false) => self.memory.overwrite(*extent, at, part).now_or_never(),
                 // An append ends where its first block is absent.
                 (false, true) => return,
                 (false, false) => None,
@@ -151,8 +151,8 @@ impl SimStore {
         }
         let Write { extent, offset, data, appends } = write;
         match appends {
-            true => CopyStore::append(&self.memory, extent, offset, data).await,
-            false => CopyStore::overwrite(&self.memory, extent, offset, data).await,
+            true => self.memory.append(extent, offset, data).await,
+            false => self.memory.overwrite(extent, offset, data).await,
         }
     }
 
@@ -166,11 +166,7 @@ fn crashed() -> DataError {
     DataError::Unavailable("the node has crashed".to_owned())
 }
 
-impl CopyStore for SimStore {
-    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(self.after(CopyStore::create_as(&self.memory, extent)))
-    }
-
+impl Extents for SimStore {
     fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
         Box::pin(self.put(Write { extent, offset, data, appends: true }))
     }
@@ -180,19 +176,29 @@ impl CopyStore for SimStore {
     }
 
     fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
-        Box::pin(self.after(CopyStore::read(&self.memory, extent, offset, len)))
+        Box::pin(self.after(self.memory.read(extent, offset, len)))
     }
 
     fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(self.after(CopyStore::punch(&self.memory, extent, offset, len)))
+        Box::pin(self.after(self.memory.punch(extent, offset, len)))
     }
 
     fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(self.after(CopyStore::remove(&self.memory, extent)))
+        Box::pin(self.after(self.memory.remove(extent)))
+    }
+
+    fn room(&self) -> DataRoom {
+        self.memory.room()
+    }
+}
+
+impl CopyStore for SimStore {
+    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(self.after(self.memory.create_as(extent)))
     }
 
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(self.after(CopyStore::cut(&self.memory, extent, len)))
+        Box::pin(self.after(self.memory.cut(extent, len)))
     }
 
     fn sums(&self, extent: ExtentId, first_block: u64, most: usize) -> Option<ExtentSums> {
@@ -201,10 +207,6 @@ impl CopyStore for SimStore {
 
     fn list(&self, partition: u32, after: Option<ExtentId>, most: usize) -> Vec<ExtentId> {
         self.memory.list(partition, after, most)
-    }
-
-    fn room(&self) -> DataRoom {
-        CopyStore::room(&self.memory)
     }
 
     fn is_stuck(&self) -> bool {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::support::{BLOCK, Rig, bytes};
-use crate::data::DataError;
 use crate::data::copies::{BlockSum, CopyStore};
+use crate::data::{DataError, Extents};
 use crate::ids::ExtentId;
 
 const EXTENT: ExtentId = ExtentId { partition: 3, term: 2, number: 300 };

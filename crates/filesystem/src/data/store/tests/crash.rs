@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use model::choice::{Choose, Seeded};
 
 use super::support::{BLOCK, Rig, bytes, patient};
-use crate::data::{DataError, DataPartition};
+use crate::data::{DataError, DataPartition, Extents};
 use crate::ids::ExtentId;
 
 const ROUNDS: usize = 24;

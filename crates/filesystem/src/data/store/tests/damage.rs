@@ -5,7 +5,7 @@ use disk::{Fault, FaultRule, Operation};
 use super::support::{BLOCK, Rig, bytes};
 use crate::data::store::OpenStoreError;
 use crate::data::store::page::PAGE_BLOCKS;
-use crate::data::{DataError, DataPartition};
+use crate::data::{DataError, Extents};
 use crate::ids::ExtentId;
 
 async fn damaged_block() -> (Rig, ExtentId, Vec<u8>) {

@@ -5,7 +5,7 @@ use model::choice::{Choose, Seeded};
 
 use super::support::{BLOCK, Rig, bytes};
 use crate::data::memory::MemoryPartition;
-use crate::data::{DataError, DataPartition};
+use crate::data::{DataError, DataPartition, Extents};
 use crate::ids::ExtentId;
 
 const REQUESTS: u64 = 120;

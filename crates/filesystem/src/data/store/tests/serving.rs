@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::support::{BLOCK, Rig, bytes};
-use crate::data::{DataError, DataPartition};
+use crate::data::{DataError, Extents};
 use crate::ids::ExtentId;
 
 #[tokio::test(start_paused = true)]

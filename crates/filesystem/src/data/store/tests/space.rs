@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use super::support::{BLOCK, Rig, UNIT_BYTES, bytes};
 use crate::data::store::limits::JOURNAL_SEGMENTS;
-use crate::data::{DataError, DataPartition};
+use crate::data::{DataError, DataPartition, Extents};
 use crate::ids::ExtentId;
 
 /// Units of the superblock and the journal.

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use types::{CellId, ClusterId, DeviceId};
 
 use crate::data::store::{ExtentStore, OpenStoreError};
-use crate::data::{DataError, DataPartition};
+use crate::data::{DataError, DataPartition, Extents};
 use crate::ids::ExtentId;
 
 pub const BLOCK: usize = 4096;

@@ -7,7 +7,7 @@ use disk::{CompletionOrder, Fault, FaultRule, Operation};
 use futures_util::future::join_all;
 
 use super::support::{BLOCK, Rig, bytes, idle, poll};
-use crate::data::{DataError, DataPartition};
+use crate::data::{DataError, DataPartition, Extents};
 
 #[tokio::test(start_paused = true)]
 async fn a_write_of_content_is_one_write_of_it_and_one_of_the_journal() {
