@@ -96,8 +96,9 @@ impl Image {
         self.check_open()?;
         self.end(ImageErrorKind::Closed);
         let _admin = self.admin.lock().await;
-        let _gate = self.gate.write().await;
+        // Requests before the gate: one that waits for space passes the gate again to learn that the image was closed.
         let _all = self.door.acquire_many(MAX_REQUESTS).await.expect("the door is never taken away");
+        let _gate = self.gate.write().await;
         Ok(())
     }
 

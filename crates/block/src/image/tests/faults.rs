@@ -126,6 +126,19 @@ async fn a_write_without_space_fails_at_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_image_is_closed_while_a_write_waits_for_space() {
+    let world = World::new(1, BLOB, 0);
+    let image = world.open(FIRST).await.unwrap();
+    let write = image.write(0, filled(1, 4096));
+    let close = async {
+        world.outside.env.sleep(Duration::from_millis(1)).await;
+        tokio::time::timeout(SPACE_PATIENCE, image.close()).await.expect("the close ends").unwrap();
+    };
+    let (written, ()) = futures_util::future::join(write, close).await;
+    assert_eq!(written.unwrap_err().kind, ImageErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_device_that_stays_silent_fails_the_request() {
     let world = World::new(1, BLOB, 100);
     let image = world.open(FIRST).await.unwrap();
