@@ -28,6 +28,8 @@ pub enum AlignError {
     There(CopyError),
     #[error("this node is not the primary any more")]
     Over,
+    #[error("the rebuild is not needed any more")]
+    GivenUp,
 }
 
 impl From<Over> for AlignError {

@@ -147,7 +147,7 @@ impl Reign {
                 continue;
             };
             let session = seat.session();
-            match self.ask(&seat, What::Change(change.clone()), SILENCE).await {
+            match self.ask_in(&seat, session, What::Change(change.clone()), SILENCE).await {
                 Ok(Answer::Done { .. }) => return Ok(Outcome::Done),
                 Ok(_) => return Ok(Outcome::Failed(DataError::Unavailable("an answer to another question".to_owned()))),
                 Err(CopyError::Data(error)) => return Ok(Outcome::Failed(error)),

@@ -35,9 +35,20 @@ struct SeatState {
     room: Option<DataRoom>,
 }
 
+/// What became of a copy that was to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// It is out, or its rebuild has failed.
+    Gone,
+    /// It may not: too few would stay in sync.
+    Stays,
+}
+
 impl Seat {
+    /// The last session that has ended, or is about to: an enter that has seen it begins the next one, or waits for one that has begun.
     pub fn session(&self) -> u64 {
-        self.state.lock().session
+        let state = self.state.lock();
+        if state.boot.is_some() { state.session } else { state.session.saturating_sub(1) }
     }
 
     /// As its last answer said.
@@ -70,9 +81,14 @@ impl Reign {
 
     /// Asks a copy that is entered.
     pub(super) async fn ask(&self, seat: &Seat, what: What, limit: Duration) -> Result<Answer, CopyError> {
-        let (session, boot) = {
+        self.ask_in(seat, seat.session(), what, limit).await
+    }
+
+    /// Asks a copy, if this session is the one in which it is entered. What was asked in it and not answered may come late, as long as it is not entered anew.
+    pub(super) async fn ask_in(&self, seat: &Seat, session: u64, what: What, limit: Duration) -> Result<Answer, CopyError> {
+        let boot = {
             let state = seat.state.lock();
-            (state.session, state.boot.ok_or(CopyError::NotAdmitted(NotAdmitted::NotEntered))?)
+            state.boot.filter(|_| state.session == session).ok_or(CopyError::NotAdmitted(NotAdmitted::NotEntered))?
         };
         self.ask_as(seat, session, boot, what, limit).await
     }
@@ -114,13 +130,17 @@ impl Reign {
     }
 
     /// Has a copy leave the set, or ends its rebuild. Where too few would stay in sync it is entered again, after a pause.
-    pub(super) async fn put_out(&self, node: NodeId) -> Result<(), Over> {
+    pub(super) async fn put_out(&self, node: NodeId) -> Result<Leaving, Over> {
         match self.role(node) {
-            Role::Out => return Ok(()),
+            Role::Out => return Ok(Leaving::Gone),
             Role::Rebuilt => {
                 // It may be joining just now.
                 let has_failed = self.standing.lock().fail_rebuild(node);
-                return if has_failed { Ok(()) } else { self.rest().await };
+                if has_failed {
+                    return Ok(Leaving::Gone);
+                }
+                self.rest().await?;
+                return Ok(Leaving::Stays);
             }
             Role::InSync => {}
         }
@@ -129,10 +149,21 @@ impl Reign {
             if let Some(seat) = self.seat(node) {
                 self.enter(&seat, seat.session()).await;
             }
-        } else {
-            tracing::warn!(partition = self.realm.partition, %node, "a copy of files is not in sync any more");
+            return Ok(Leaving::Stays);
         }
-        Ok(())
+        tracing::warn!(partition = self.realm.partition, %node, "a copy of files is not in sync any more");
+        Ok(Leaving::Gone)
+    }
+
+    /// Until a copy is entered.
+    pub(super) async fn knock(&self, node: NodeId) {
+        while self.rest().await.is_ok() {
+            if let Some(seat) = self.seat(node)
+                && self.enter(&seat, seat.session()).await
+            {
+                return;
+            }
+        }
     }
 
     /// Reads the primary's own copy, and another one in sync where that is damaged.

@@ -1,6 +1,7 @@
 //! What a primary does besides serving: it rebuilds copies that are out, settles extents, and keeps the copies as the group's members are.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 
 use types::{DeviceId, NodeId};
@@ -20,11 +21,9 @@ impl Reign {
             self.check()?;
             self.settle_if_due().await?;
             self.set_copies(wanted(&self.record())).await?;
-            let record = self.record();
-            let out = record.copies.keys().copied().filter(|node| !record.in_sync.contains(node));
             let mut has_failed = false;
-            for node in out.collect::<Vec<_>>() {
-                has_failed |= !self.rebuild(node).await?;
+            for node in self.out() {
+                has_failed |= !self.rebuild(node, pending()).await?;
             }
             self.env().sleep(if has_failed { REBUILD_REST } else { LOOK }).await;
         }
@@ -66,8 +65,25 @@ impl Reign {
         Ok(())
     }
 
+    /// Copies that are not in sync.
+    fn out(&self) -> Vec<NodeId> {
+        let record = self.record();
+        record.copies.keys().copied().filter(|node| !record.in_sync.contains(node)).collect()
+    }
+
+    /// Rebuilds a copy that is out, if there is one that can be. It is given up when it is not needed any more.
+    pub(super) async fn rebuild_one(self: &Arc<Self>, not_needed: impl Future<Output = ()>) -> Result<(), Over> {
+        let out = self.out();
+        if out.is_empty() {
+            return Ok(());
+        }
+        // Another one is tried the next time.
+        let at = self.env().random_below(out.len() as u64) as usize;
+        self.rebuild(out[at], not_needed).await.map(drop)
+    }
+
     /// Rebuilds a copy and has it join; whether it did.
-    async fn rebuild(self: &Arc<Self>, node: NodeId) -> Result<bool, Over> {
+    async fn rebuild(self: &Arc<Self>, node: NodeId, given_up: impl Future<Output = ()>) -> Result<bool, Over> {
         let Some(seat) = self.seat(node) else { return Ok(false) };
         if !self.enter(&seat, seat.session()).await {
             return Ok(false);
@@ -75,7 +91,10 @@ impl Reign {
         if !self.standing.lock().begin_rebuild(node) {
             return Ok(false);
         }
-        let copied = self.copy_all(&seat).await;
+        let copied = tokio::select! {
+            copied = self.copy_all(&seat) => copied,
+            () = given_up => Err(AlignError::GivenUp),
+        };
         let joined = match copied {
             Ok(()) => self.commit_with(|standing| standing.begin_join().map(RecordChange::Join)).await.map(drop),
             Err(error) => {

@@ -124,6 +124,12 @@ impl Reign {
         self.is_over.load(Ordering::SeqCst)
     }
 
+    /// Whether changes are under way.
+    #[cfg(test)]
+    pub fn has_changes(&self) -> bool {
+        self.standing.lock().has_changes()
+    }
+
     /// Ends it: what waits is refused.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);

@@ -178,6 +178,11 @@ impl Standing {
         count_down(&mut self.changing, extent);
     }
 
+    #[cfg(test)]
+    pub fn has_changes(&self) -> bool {
+        !self.changing.is_empty()
+    }
+
     /// A rebuild of a copy begins, if none is under way.
     pub fn begin_rebuild(&mut self, node: NodeId) -> bool {
         if self.rebuild.is_some() {

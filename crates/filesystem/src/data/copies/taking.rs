@@ -8,7 +8,7 @@ use types::NodeId;
 
 use super::ask::{Answer, Ask, Copy, CopyError, What};
 use super::limits::{ALIGN_PATIENCE, LISTED};
-use super::members::Seat;
+use super::members::{Leaving, Seat};
 use super::record::RecordChange;
 use super::reign::{Over, Reign};
 use super::standing::Role;
@@ -46,8 +46,9 @@ impl Reign {
         Ok(())
     }
 
-    /// Until a copy in sync is entered, or is out.
-    async fn enter_backup(&self, node: NodeId) -> Result<(), Over> {
+    /// Until a copy in sync is entered, or is out. It can't leave while too few would stay: then a third is rebuilt meanwhile. Nothing changes before this
+    /// primary serves, and its own copy has all that was acknowledged.
+    async fn enter_backup(self: &Arc<Self>, node: NodeId) -> Result<(), Over> {
         while self.role(node) == Role::InSync {
             self.check()?;
             let is_entered = match self.seat(node) {
@@ -57,7 +58,9 @@ impl Reign {
             if is_entered {
                 return Ok(());
             }
-            self.put_out(node).await?;
+            if self.put_out(node).await? == Leaving::Stays {
+                self.rebuild_one(self.knock(node)).await?;
+            }
         }
         Ok(())
     }

@@ -2,4 +2,5 @@
 
 mod checker;
 mod random;
+mod scenarios;
 mod world;

@@ -18,6 +18,8 @@ use crate::data::copies::reign::Reign;
 use crate::ids::BLOCK_BYTES;
 
 const SEEDS: std::ops::Range<u64> = 0..300;
+/// Caught: copies were compared while a change that no client waited for any more had one of them leave.
+const FOUND: [u64; 1] = [664];
 const CLIENTS: usize = 4;
 /// Of each client.
 const STEPS: usize = 40;
@@ -265,10 +267,11 @@ async fn run(seed: u64) -> Result<u64, String> {
     Ok(acknowledged)
 }
 
-/// No more faults: until all copies are in sync, and all are served.
-async fn heal(world: &Arc<World>, env: &Env) -> Result<(), String> {
+/// No more faults: until all copies are in sync, all are served, and nothing is under way at two looks. A change that clients wait for no more may still put a copy out.
+pub async fn heal(world: &Arc<World>, env: &Env) -> Result<(), String> {
     world.set_loss(0);
     let until = env.now() + HEALING;
+    let mut was_whole = false;
     loop {
         for node in (1..=NODES).map(NodeId) {
             world.start(node);
@@ -277,9 +280,12 @@ async fn heal(world: &Arc<World>, env: &Env) -> Result<(), String> {
         }
         world.spread_the_word();
         let serving = world.reigns().iter().any(|reign| reign.is_serving());
-        if serving && world.record().in_sync.len() == NODES as usize {
+        let is_quiet = world.reigns().iter().all(|reign| !reign.has_changes());
+        let is_whole = serving && is_quiet && world.record().in_sync.len() == NODES as usize;
+        if is_whole && was_whole {
             return Ok(());
         }
+        was_whole = is_whole;
         if env.now() >= until {
             return Err(format!("it does not heal: {:?}, led by {:?}, served: {serving}", world.record(), world.leader()));
         }
@@ -324,10 +330,10 @@ fn check_copies(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("TRILITH_COPIES_SEEDS") else { return SEEDS };
+fn seeds() -> Vec<u64> {
+    let Ok(text) = std::env::var("TRILITH_COPIES_SEEDS") else { return SEEDS.chain(FOUND).collect() };
     let (from, to) = text.split_once("..").expect("TRILITH_COPIES_SEEDS is FROM..TO");
-    from.parse().expect("a number")..to.parse().expect("a number")
+    (from.parse().expect("a number")..to.parse().expect("a number")).collect()
 }
 
 #[test]
@@ -342,8 +348,7 @@ fn what_is_acknowledged_is_read() {
         }
     }
     // A world in which nothing is acknowledged checks nothing.
-    let seeds = seeds();
-    assert!(acknowledged > 20 * (seeds.end - seeds.start), "{acknowledged} writes were acknowledged");
+    assert!(acknowledged > 20 * seeds().len() as u64, "{acknowledged} writes were acknowledged");
 }
 
 #[test]
