@@ -1,7 +1,9 @@
-"""A server of a test's own, which can be killed."""
+"""Servers of a test's own, which can be killed."""
 
+import os
 import signal
 import subprocess
+import time
 import urllib.request
 
 from conftest import SERVER, free_port, wait_until_it_listens
@@ -53,3 +55,56 @@ class Node:
     def metric(self, name):
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics").read().decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + "{"))
+
+
+class Cluster:
+    """Three nodes, each of which can be killed."""
+
+    def __init__(self, folder, first_address):
+        """On as many addresses of this machine as there are nodes, from the first one on; each suite has its own."""
+        self.folder = folder
+        command = [SERVER, "cluster", "dev", "--data", str(folder), "--device-size", "2GiB", "--first-addr", first_address]
+        with open(folder / "dev.log", "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.others = []
+        wait_until(lambda: "Start it again" in (folder / "dev.log").read_text(), "the cluster starts")
+
+    def data(self, number):
+        return self.folder / f"node-{number}"
+
+    def pid(self, number):
+        return int((self.data(number) / "trilith.pid").read_text())
+
+    def kill(self, number):
+        os.kill(self.pid(number), signal.SIGKILL)
+
+    def start(self, number):
+        command = [SERVER, "serve", "--data", str(self.data(number))]
+        with open(self.folder / f"again-{number}.log", "ab") as log:
+            self.others.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+
+    def run(self, number, *words):
+        """`trilith WORDS` at a node. It may still be starting, or wait for another one to be silent for long enough."""
+        command = [SERVER, *words, "--data", str(self.data(number))]
+        end = time.monotonic() + LIMIT_S
+        while True:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+            if done.returncode == 0:
+                return done.stdout
+            assert "Usage" not in done.stderr and time.monotonic() < end, f"{words}: {done.stdout}{done.stderr}"
+            time.sleep(0.3)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=30)
+        for process in self.others:
+            process.terminate()
+        for process in self.others:
+            process.wait(timeout=30)
+
+
+def wait_until(is_so, what):
+    end = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert time.monotonic() < end, f"{what}: not within {LIMIT_S} s"
+        time.sleep(0.3)

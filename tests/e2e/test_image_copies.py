@@ -1,60 +1,25 @@
 """Block images with three copies: nodes of a cluster are killed, and come back."""
 
-import os
 import shutil
-import signal
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
-from conftest import SERVER
+from nodes import Cluster, wait_until
 from test_images import qemu_io, same, sparse_file, tool
 
-LIMIT_S = 120
 MIB = 1 << 20
 NODES = 3
 # The first of as many addresses of this machine as there are nodes; other tests use the first ones of it.
 FIRST_ADDRESS = "127.0.77.1"
 
 
-class Cluster:
-    """Three nodes, each of which can be killed."""
+class ImageCluster(Cluster):
+    """With images."""
 
     def __init__(self, folder):
-        self.folder = folder
-        command = [SERVER, "cluster", "dev", "--data", str(folder), "--device-size", "2GiB", "--first-addr", FIRST_ADDRESS]
-        with open(folder / "dev.log", "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.others = []
-        wait_until(lambda: "Start it again" in (folder / "dev.log").read_text(), "the cluster starts")
-
-    def data(self, number):
-        return self.folder / f"node-{number}"
-
-    def pid(self, number):
-        return int((self.data(number) / "trilith.pid").read_text())
-
-    def kill(self, number):
-        os.kill(self.pid(number), signal.SIGKILL)
-
-    def start(self, number):
-        command = [SERVER, "serve", "--data", str(self.data(number))]
-        with open(self.folder / f"again-{number}.log", "ab") as log:
-            self.others.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-
-    def run(self, number, *words):
-        """`trilith WORDS` at a node. It may still be starting, or wait for another one to be silent for long enough."""
-        command = [SERVER, *words, "--data", str(self.data(number))]
-        end = time.monotonic() + LIMIT_S
-        while True:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
-            if done.returncode == 0:
-                return done.stdout
-            assert "Usage" not in done.stderr and time.monotonic() < end, f"{words}: {done.stdout}{done.stderr}"
-            time.sleep(0.3)
+        super().__init__(folder, FIRST_ADDRESS)
 
     def serve_image(self, number, name):
         socket = self.folder / f"{name}-{number}.sock"
@@ -68,26 +33,11 @@ class Cluster:
         text = self.run(number, "image", "info", name)
         return int(text.split("on at least ", 1)[1].split(" ", 1)[0])
 
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=30)
-        for process in self.others:
-            process.terminate()
-        for process in self.others:
-            process.wait(timeout=30)
-
-
-def wait_until(is_so, what):
-    end = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < end, f"{what}: not within {LIMIT_S} s"
-        time.sleep(0.3)
-
 
 @pytest.fixture
 def cluster():
     folder = Path(tempfile.mkdtemp(prefix="trilith-copies-"))
-    cluster = Cluster(folder)
+    cluster = ImageCluster(folder)
     yield cluster
     cluster.stop()
     shutil.rmtree(folder)

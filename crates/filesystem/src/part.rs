@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   a command ─► control ─► mounts ─► volumes: a client of each mounted volume ─┬─► trees: the leader of the volume's group, here or there
-//!                                                                               └─► contents: the device's store, here or there
+//!                                                                               └─► contents: the primary of the volume's copies, here or there
 //! ```
 
 mod contents;
 mod control;
 mod figures;
+mod leader;
 mod leases;
+mod loss;
 mod mounts;
 mod sweeper;
 mod trees;
@@ -17,16 +19,15 @@ mod volumes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use device::VolumeOwner;
+use futures_util::future::join;
 use groups::{Assigner, Named, named_by_others};
 use manager::GroupKind;
 use net::{BoxFuture, Service, ServiceTag};
 use subsystem::{Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
 use types::DeviceId;
 
-use crate::data::store::ExtentStore;
 use crate::door::MountDoor;
-use contents::{ContentService, Contents};
+use contents::{Collector, ContentService, Contents, CopyService};
 use leases::Leases;
 use mounts::Mounts;
 use sweeper::Sweeper;
@@ -68,39 +69,41 @@ impl Subsystem for Files {
     }
 
     fn services(&self) -> Vec<(ServiceTag, Arc<dyn Service>)> {
-        let control = control::Control {
-            around: self.around.clone(),
-            contents: self.contents.clone(),
-            volumes: self.volumes.clone(),
-            mounts: self.mounts.clone(),
-        };
+        let control =
+            control::Control { around: self.around.clone(), volumes: self.volumes.clone(), mounts: self.mounts.clone() };
         vec![
             (ServiceTag::FILES, Arc::new(control)),
             (ServiceTag::FILE_TREES, Arc::new(TreeService(self.trees.clone()))),
             (ServiceTag::FILE_CONTENTS, Arc::new(ContentService(self.contents.clone()))),
+            (ServiceTag::FILE_COPIES, Arc::new(CopyService(self.contents.clone()))),
         ]
     }
 
     fn tasks(self: Arc<Self>) -> Vec<Task> {
-        let assigner = Assigner {
+        let assigner = |kind| Assigner {
             env: self.around.env.clone(),
             manager: self.around.manager.clone(),
-            kind: GroupKind::FILE_TREES,
+            kind,
             wanted: |state| state.file_volumes().map(|volume| volume.id.0).collect(),
             able: |state| state.devices().filter_map(|device| device.node).collect(),
             silent: self.around.silent.clone(),
         };
+        let (of_trees, of_contents) = (assigner(GroupKind::FILE_TREES), assigner(GroupKind::FILE_CONTENTS));
         let leases = Leases { around: self.around.clone(), trees: self.trees.clone() };
         let sweeper = Sweeper { around: self.around.clone(), trees: self.trees.clone(), contents: self.contents.clone() };
         let mut tasks: Vec<Task> = Vec::new();
-        for store in self.contents.stores() {
+        for store in self.contents.stores().all() {
             let store = store.clone();
             tasks.push(Box::pin(async move { store.maintain().await }));
         }
-        let (trees, files) = (self.trees.clone(), self);
-        let others: [Task; 5] = [
-            Box::pin(assigner.run()),
+        let collector = Collector(self.contents.clone());
+        let (trees, contents, files) = (self.trees.clone(), self.contents.clone(), self);
+        let others: [Task; 8] = [
+            Box::pin(of_trees.run()),
+            Box::pin(of_contents.run()),
             Box::pin(async move { trees.run().await }),
+            Box::pin(async move { contents.run().await }),
+            Box::pin(collector.run()),
             Box::pin(sweeper.run()),
             Box::pin(leases.run()),
             Box::pin(async move { files.mounts.keep().await }),
@@ -111,43 +114,38 @@ impl Subsystem for Files {
 
     fn check_nothing_lost<'a>(&'a self, loss: &'a Loss) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let state = self.around.manager.snapshot();
-            let lost: Vec<&str> = state
-                .file_volumes()
-                .filter(|volume| !volume.is_removing && loss.devices.contains(&volume.device))
-                .map(|volume| volume.name.as_str())
-                .collect();
-            match lost.is_empty() {
-                true => Ok(()),
-                false => Err(format!(
-                    "the files of these volumes are on {} alone: {}. Copy them elsewhere and remove the volumes; {} gives them up",
-                    loss.whose,
-                    lost.join(", "),
-                    loss.all_the_same
-                )),
+            let mut volumes = Vec::new();
+            for (id, name) in loss::asked(&self.around.manager.snapshot()) {
+                volumes.push((name, self.volumes.standing(id).await));
             }
+            loss::refuse(&volumes, loss)
         })
     }
 
     fn hand_over(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.mounts.pause().await;
-            self.trees.stop_leading().await;
+            join(self.trees.stop_leading(), self.contents.stop_leading()).await;
         })
     }
 
     fn close_device(&self, device: DeviceId) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if let Some(store) = self.contents.store(device) {
+            if let Some(store) = self.contents.stores().get(device) {
                 store.close().await;
             }
         })
     }
 
     fn leave(&self) -> BoxFuture<'_, ()> {
-        let look =
-            || -> BoxFuture<'static, Option<Named>> { Box::pin(named_by_others(self.around.clone(), GroupKind::FILE_TREES)) };
-        Box::pin(self.trees.leave(look))
+        let look = |kind| {
+            let around = self.around.clone();
+            move || -> BoxFuture<'static, Option<Named>> { Box::pin(named_by_others(around.clone(), kind)) }
+        };
+        Box::pin(async move {
+            let left = (self.trees.leave(look(GroupKind::FILE_TREES)), self.contents.leave(look(GroupKind::FILE_CONTENTS)));
+            join(left.0, left.1).await;
+        })
     }
 
     fn figures(&self) -> Vec<Figure> {
@@ -159,12 +157,13 @@ impl Subsystem for Files {
         if count == 0 {
             return Vec::new();
         }
-        let text = format!("{count} volumes in the cluster; {} trees here, {} led", self.trees.count(), self.trees.led());
+        let (trees, contents) = (self.trees.count(), self.contents.all().len());
+        let text = format!(
+            "{count} volumes in the cluster; {trees} trees here, {} led; {contents} contents here, {} led, {} copies of these not in sync",
+            self.trees.led(),
+            self.contents.led(),
+            self.contents.copies_out()
+        );
         vec![StatusLine { label: "files".to_owned(), text }]
     }
-}
-
-/// The store of a device's contents.
-async fn open_store(around: &Surroundings, device: &device::Device) -> Result<ExtentStore, String> {
-    ExtentStore::open(&around.env, device.volume(VolumeOwner::Files)).await.map_err(|error| error.to_string())
 }

@@ -79,13 +79,32 @@ pub struct VolumeInfo {
     pub name: String,
     pub created_ms: u64,
     pub quota: FileQuota,
-    /// The device that has its contents.
-    pub device: u32,
-    /// The node that serves this device, by its name.
-    pub node: Option<String>,
+    /// The copies of its contents; none if they can't be told now.
+    pub copies: Option<Vec<CopyInfo>>,
     pub is_removing: bool,
     /// What it has; none if its tree does not answer.
     pub usage: Option<VolumeUsage>,
+}
+
+/// A copy of a volume's contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyInfo {
+    /// The node that has it, by its name; none if the node is gone.
+    pub node: Option<String>,
+    pub device: u32,
+    pub state: CopyState,
+}
+
+/// What a copy is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CopyState {
+    /// It serves the volume, and is in sync.
+    Primary,
+    /// It is in sync, and about to serve.
+    TakesOver,
+    InSync,
+    /// It lacks something: it is made again from the primary's.
+    Out,
 }
 
 /// What a volume has.

@@ -67,8 +67,10 @@ service_tags! {
     FILES = 18;
     /// File volumes: the trees that a node leads.
     FILE_TREES = 19;
-    /// File volumes: the contents on a node's devices.
+    /// File volumes: the contents that a node serves as their primary.
     FILE_CONTENTS = 20;
+    /// File volumes: the copies of contents on a node's devices.
+    FILE_COPIES = 21;
 }
 
 impl ServiceTag {

@@ -6,18 +6,17 @@ use bytes::Bytes;
 use manager::{FileQuota, FileVolumeRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use subsystem::Surroundings;
-use types::DeviceId;
+use types::{DeviceId, NodeId};
 
-use super::contents::Contents;
+use super::contents::Standing;
 use super::mounts::Mounts;
 use super::volumes::Volumes;
-use crate::protocol::{Ask, Told, VolumeInfo, VolumeUsage};
+use crate::protocol::{Ask, CopyInfo, CopyState, Told, VolumeInfo, VolumeUsage};
 
 /// The service.
 #[derive(Clone)]
 pub struct Control {
     pub around: Surroundings,
-    pub contents: Arc<Contents>,
     pub volumes: Arc<Volumes>,
     pub mounts: Arc<Mounts>,
 }
@@ -67,27 +66,22 @@ impl Control {
         Ok(Told::Done)
     }
 
-    /// Its contents go to the device of this node with the most room, or, on a node without devices, to any.
     async fn create(&self, name: &str, quota: FileQuota) -> Result<(), String> {
-        let device = self.contents.roomiest().or_else(|| self.any_device());
-        let device = device.ok_or("no device of the cluster takes files now: trilith cluster status shows why")?;
-        let made = self.around.manager.create_file_volume(name, device, quota).await.map_err(text)?;
-        self.volumes.wait_for_tree(made.id, quota).await
-    }
-
-    fn any_device(&self) -> Option<DeviceId> {
-        self.around.manager.snapshot().devices().find(|device| device.node.is_some()).map(|device| device.id)
+        let made = self.around.manager.create_file_volume(name, quota).await.map_err(text)?;
+        self.volumes.wait_until_usable(made.id, quota).await
     }
 
     async fn info(&self, state: &Snapshot, volume: &Arc<FileVolumeRecord>) -> VolumeInfo {
-        let node = state.device(volume.device).and_then(|device| device.node).and_then(|node| state.node(node));
+        let copies = match volume.is_removing {
+            true => None,
+            false => self.volumes.standing(volume.id).await.map(|standing| copies(state, &standing)),
+        };
         VolumeInfo {
             id: volume.id.0,
             name: volume.name.clone(),
             created_ms: volume.created_ms,
             quota: volume.quota,
-            device: volume.device.0,
-            node: node.map(|node| node.name.clone()),
+            copies,
             is_removing: volume.is_removing,
             usage: match volume.is_removing {
                 true => None,
@@ -106,6 +100,21 @@ impl Control {
         self.around.manager.remove_file_volume(record.id).await.map_err(text)?;
         Ok(())
     }
+}
+
+/// Where the copies are, as a person is told.
+fn copies(state: &Snapshot, Standing { record, primary, is_serving }: &Standing) -> Vec<CopyInfo> {
+    let of = |(node, device): (&NodeId, &DeviceId)| CopyInfo {
+        node: state.node(*node).map(|node| node.name.clone()),
+        device: device.0,
+        state: match (record.in_sync.contains(node), *primary == Some(*node), is_serving) {
+            (false, _, _) => CopyState::Out,
+            (true, true, true) => CopyState::Primary,
+            (true, true, false) => CopyState::TakesOver,
+            (true, false, _) => CopyState::InSync,
+        },
+    };
+    record.copies.iter().map(of).collect()
 }
 
 fn text(error: impl std::fmt::Display) -> String {

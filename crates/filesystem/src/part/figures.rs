@@ -26,7 +26,7 @@ const COUNTERS: &[(&str, &str, Pick)] = &[
 /// All of them.
 pub fn of(contents: &Arc<Contents>, trees: &Arc<Trees>) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for store in contents.stores() {
+    for store in contents.stores().all() {
         let device = store.device().to_string();
         for (name, help, pick) in COUNTERS {
             let counted = store.clone();
@@ -38,6 +38,11 @@ pub fn of(contents: &Arc<Contents>, trees: &Arc<Trees>) -> Vec<Figure> {
         let bytes = move || counted.usage().content_bytes as f64;
         figures.push(Figure::gauge("trilith_file_content_bytes", help, bytes).with("device", device));
     }
+    let (led, out) = (contents.clone(), contents.clone());
+    let help = "Volumes whose contents this node serves as their primary";
+    figures.push(Figure::gauge("trilith_file_led_contents", help, move || led.led() as f64));
+    let help = "Copies of those volumes' contents that are not in sync";
+    figures.push(Figure::gauge("trilith_file_copies_out", help, move || out.copies_out() as f64));
     let led = trees.clone();
     figures
         .push(Figure::gauge("trilith_file_led_trees", "Trees of file volumes that this node leads", move || led.led() as f64));

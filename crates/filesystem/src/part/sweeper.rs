@@ -2,7 +2,6 @@
 //!
 //! A range is given back, then confirmed. What was given back and not confirmed is given back again, which has no effect.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use subsystem::Surroundings;
 use super::contents::Contents;
 use super::trees::{TreeMember, Trees};
 use crate::data::DataPartition;
-use crate::ids::ExtentId;
 use crate::meta::{Command, Found, Freed, FreedPiece, MetaSession, Query};
 
 /// Between two rounds where there was nothing to do.
@@ -53,11 +51,10 @@ impl Sweeper {
             let command = Command::SetQuota { bytes: volume.quota.bytes, inodes: volume.quota.inodes };
             member.order(MetaSession::LEADER, command).await?;
         }
-        let partition = self.contents.partition(volume.device);
         if volume.is_removing {
-            return self.remove(member, volume, &*partition).await.map(|()| true);
+            return self.remove(member, volume).await.map(|()| true);
         }
-        self.give_back(member, &*partition).await
+        self.give_back(member, &self.contents.partition(volume.id)).await
     }
 
     async fn give_back(&self, member: &TreeMember, partition: &dyn DataPartition) -> Result<bool, String> {
@@ -77,18 +74,9 @@ impl Sweeper {
         Ok(true)
     }
 
-    /// All extents of the volume go, then its record, and with that its group.
-    async fn remove(
-        &self,
-        member: &TreeMember,
-        volume: &FileVolumeRecord,
-        partition: &dyn DataPartition,
-    ) -> Result<(), String> {
-        while self.give_back(member, partition).await? {}
-        let extents: BTreeSet<ExtentId> = member.look(|machine| machine.extents().collect());
-        for extent in extents {
-            partition.remove(extent).await.map_err(|error| error.to_string())?;
-        }
+    /// The record of the volume goes, and with that its groups. Each node frees what it has of a volume that is no more.
+    async fn remove(&self, member: &TreeMember, volume: &FileVolumeRecord) -> Result<(), String> {
+        member.read(|_| ()).await.map_err(|_| "this node does not lead it any more".to_owned())?;
         self.around.manager.forget_file_volume(volume.id).await.map_err(|error| error.to_string())?;
         tracing::info!(volume = volume.name, "a volume is removed");
         Ok(())

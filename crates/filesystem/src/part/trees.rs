@@ -7,24 +7,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use consensus::{NotLeader, ProposeError, ReadError, ReadMode, Term};
 use groups::{Host, Kind, Member, Named, Placed};
-use manager::{GroupKind, Snapshot};
+use manager::{GroupKey, GroupKind, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service, ServiceTag};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use subsystem::{Silent, Surroundings};
+use subsystem::Surroundings;
 use types::FileVolumeId;
 
+use super::leader::{Search, SearchLimits, Told, silent_members};
 use super::leases::Heard;
 use crate::meta::{
     Answer, Command, Envelope, Machine, MetaCallError, MetaError, MetaPartition, MetaSession, Query, Reply, Time,
 };
 
-/// How long the leader of a tree on another node may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a request looks for a leader.
-const SEARCH: Duration = Duration::from_secs(20);
-/// Between two looks.
-const REST: Duration = Duration::from_millis(50);
+/// How long the leader of a tree may take, and how long a request looks for it.
+const LIMITS: SearchLimits = SearchLimits { each: Duration::from_secs(10), all: Duration::from_secs(20) };
 
 /// The trees that this node is a member of.
 pub struct Trees {
@@ -39,7 +36,6 @@ struct TreeKind {
 /// This node's part of one tree.
 pub struct TreeMember {
     placed: Arc<Placed<Machine>>,
-    silent: Silent,
     around: Surroundings,
     /// When this node has heard of each session last.
     heard: Mutex<Heard>,
@@ -55,12 +51,7 @@ impl Kind for TreeKind {
     }
 
     fn begin(&self, placed: Arc<Placed<Machine>>) -> Arc<TreeMember> {
-        Arc::new(TreeMember {
-            placed,
-            silent: self.around.silent.clone(),
-            around: self.around.clone(),
-            heard: Mutex::default(),
-        })
+        Arc::new(TreeMember { placed, around: self.around.clone(), heard: Mutex::default() })
     }
 }
 
@@ -72,9 +63,7 @@ impl Member for TreeMember {
     }
 
     fn silent(&self) -> BTreeSet<consensus::NodeId> {
-        let (silent, state) = ((self.silent)(), self.around.manager.snapshot());
-        let silent = state.nodes().filter(|node| silent.contains(&node.id));
-        silent.map(|node| consensus::NodeId::of_identity(&node.identity.0)).collect()
+        silent_members(&self.around)
     }
 }
 
@@ -201,29 +190,32 @@ impl Trees {
 
     /// The tree of a volume, wherever it is led.
     pub fn partition(&self, volume: FileVolumeId) -> Arc<dyn MetaPartition> {
-        Arc::new(TreeWay { around: self.around.clone(), host: self.host.clone(), volume })
+        let key = GroupKey { kind: GroupKind::FILE_TREES, number: volume.0 };
+        let search = Search::new(&self.around, key, ServiceTag::FILE_TREES, LIMITS);
+        Arc::new(TreeWay { search, host: self.host.clone() })
     }
 
-    async fn answer(&self, volume: FileVolumeId, asked: &Ask) -> Told {
+    async fn answer(&self, volume: FileVolumeId, asked: &Ask) -> Told<TreeAnswer> {
         let Some(member) = self.host.get(volume.0) else { return Told::Elsewhere(None) };
         answer_here(&member, asked).await
     }
 }
 
-async fn answer_here(member: &TreeMember, asked: &Ask) -> Told {
+async fn answer_here(member: &TreeMember, asked: &Ask) -> Told<TreeAnswer> {
     if !member.hear(asked) {
         return Told::Again("the locks of the client are being taken away".to_owned());
     }
     let outcome = match asked {
-        Ask::Command(envelope) if envelope.is_of_leader() => Ok(Told::Reply(Err(MetaError::Invalid))),
-        Ask::Command(envelope) => member.propose(envelope).await.map(Told::Reply),
-        Ask::Query(query) => member.read(|machine| machine.query(query)).await.map(Told::Answer),
+        Ask::Command(envelope) if envelope.is_of_leader() => Ok(TreeAnswer::Reply(Err(MetaError::Invalid))),
+        Ask::Command(envelope) => member.propose(envelope).await.map(TreeAnswer::Reply),
+        Ask::Query(query) => member.read(|machine| machine.query(query)).await.map(TreeAnswer::Answer),
     };
-    outcome.unwrap_or_else(|outcome| match outcome {
-        Outcome::Elsewhere(address) => Told::Elsewhere(address),
-        Outcome::Again(reason) => Told::Again(reason),
-        Outcome::Unknown(reason) => Told::Unknown(reason),
-    })
+    match outcome {
+        Ok(answer) => Told::Answer(answer),
+        Err(Outcome::Elsewhere(address)) => Told::Elsewhere(address),
+        Err(Outcome::Again(reason)) => Told::Again(reason),
+        Err(Outcome::Unknown(reason)) => Told::Unknown(reason),
+    }
 }
 
 /// What one node asks the leader of a tree on another.
@@ -234,12 +226,9 @@ enum Ask {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Told {
+enum TreeAnswer {
     Reply(Reply),
     Answer(Answer),
-    Elsewhere(Option<String>),
-    Again(String),
-    Unknown(String),
 }
 
 /// Serves the trees that this node leads to others.
@@ -257,64 +246,22 @@ impl Service for TreeService {
 
 /// The way to a volume's tree.
 struct TreeWay {
-    around: Surroundings,
+    search: Search,
     host: Arc<Host<TreeKind>>,
-    volume: FileVolumeId,
 }
 
 impl TreeWay {
-    /// Finds the leader and asks it. A command that may have been carried out is sent again: the tree remembers its reply.
-    async fn ask(&self, asked: Ask) -> Result<Told, MetaCallError> {
-        let until = self.around.env.now() + SEARCH;
-        let mut leader: Option<String> = None;
-        loop {
-            let told = match (self.host.get(self.volume.0), leader.take()) {
-                (_, Some(address)) => self.ask_there(&address, &asked).await,
-                (Some(member), None) => answer_here(&member, &asked).await,
-                (None, None) => Told::Elsewhere(self.some_member()),
-            };
-            let reason = match told {
-                Told::Reply(_) | Told::Answer(_) => return Ok(told),
-                Told::Elsewhere(Some(address)) if address != self.around.address => {
-                    leader = Some(address);
-                    "another node leads it".to_owned()
-                }
-                Told::Elsewhere(_) => "it has no leader".to_owned(),
-                Told::Again(reason) | Told::Unknown(reason) => reason,
-            };
-            if self.around.env.now() >= until {
-                return Err(MetaCallError::Unavailable(format!(
-                    "the tree of volume {} does not answer: {reason}",
-                    self.volume
-                )));
+    /// Asks the leader. A command that may have been carried out is sent again: the tree remembers its reply.
+    async fn ask(&self, asked: Ask) -> Result<TreeAnswer, MetaCallError> {
+        let volume = self.search.number();
+        let here = || async {
+            match self.host.get(volume) {
+                Some(member) => Some(answer_here(&member, &asked).await),
+                None => None,
             }
-            if leader.is_none() {
-                self.around.env.sleep(REST).await;
-            }
-        }
-    }
-
-    async fn ask_there(&self, address: &str, asked: &Ask) -> Told {
-        let Ok(request) = postcard::to_stdvec(&(self.volume.0, asked)) else {
-            return Told::Again("the request can't be written".to_owned());
         };
-        let caller = self.around.callers.to(address, ServiceTag::FILE_TREES);
-        let answer = caller.call(Bytes::from(request), self.around.env.now() + PATIENCE).await;
-        match answer.map(|answer| postcard::from_bytes(&answer)) {
-            Ok(Ok(told)) => told,
-            Ok(Err(error)) => Told::Again(error.to_string()),
-            Err(error) => Told::Unknown(error.to_string()),
-        }
-    }
-
-    /// A node that is a member of the tree's group, for a node that is none.
-    fn some_member(&self) -> Option<String> {
-        let state = self.around.manager.snapshot();
-        let volume = state.file_volume(self.volume)?;
-        let record = state.group(volume.group())?;
-        let members = record.members.iter().filter_map(|node| state.node(*node));
-        let at = self.around.env.random_below(record.members.len().max(1) as u64) as usize;
-        members.map(|node| node.address.clone()).cycle().nth(at)
+        let answer = self.search.ask(&asked, here).await;
+        answer.map_err(|reason| MetaCallError::Unavailable(format!("the tree of volume {volume} does not answer: {reason}")))
     }
 }
 
@@ -322,7 +269,7 @@ impl MetaPartition for TreeWay {
     fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
         Box::pin(async move {
             match self.ask(Ask::Command(envelope)).await? {
-                Told::Reply(reply) => Ok(reply),
+                TreeAnswer::Reply(reply) => Ok(reply),
                 _ => Err(MetaCallError::Unavailable("an answer to another question".to_owned())),
             }
         })
@@ -331,7 +278,7 @@ impl MetaPartition for TreeWay {
     fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
         Box::pin(async move {
             match self.ask(Ask::Query(query)).await? {
-                Told::Answer(answer) => Ok(answer),
+                TreeAnswer::Answer(answer) => Ok(answer),
                 _ => Err(MetaCallError::Unavailable("an answer to another question".to_owned())),
             }
         })

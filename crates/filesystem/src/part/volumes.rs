@@ -9,9 +9,9 @@ use subsystem::Surroundings;
 use types::FileVolumeId;
 
 use super::contents::Contents;
+use super::contents::{ContentWay, Standing};
 use super::trees::Trees;
 use crate::client::Client;
-use crate::data::DataPartition;
 use crate::meta::{Found, MetaPartition, Query, Usage};
 
 /// How long a new volume waits for its tree.
@@ -22,7 +22,7 @@ const TREE_LOOK: Duration = Duration::from_millis(50);
 const USAGE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a client of a volume uses.
-type Partitions = (Arc<dyn MetaPartition>, Arc<dyn DataPartition>);
+type Partitions = (Arc<dyn MetaPartition>, Arc<ContentWay>);
 
 /// Ways to volumes.
 pub struct Volumes {
@@ -49,6 +49,7 @@ impl Volumes {
     /// A new session at a volume, with its record in an empty file.
     pub async fn client(&self, id: FileVolumeId, record: File) -> Result<Arc<Client>, String> {
         let (meta, data) = self.partitions(id)?;
+        data.learn_room().await;
         let client = Client::connect_recorded(meta, data, self.around.env.clone(), record).await;
         client.map_err(|error| error.to_string())
     }
@@ -61,9 +62,25 @@ impl Volumes {
 
     fn partitions(&self, id: FileVolumeId) -> Result<Partitions, String> {
         let state = self.around.manager.snapshot();
-        let record = state.file_volume(id).filter(|volume| !volume.is_removing);
-        let record = record.ok_or_else(|| format!("volume {id} was removed: end its mounts with `trilith umount`"))?;
-        Ok((self.trees.partition(id), self.contents.partition(record.device)))
+        if state.file_volume(id).is_none_or(|volume| volume.is_removing) {
+            return Err(format!("volume {id} was removed: end its mounts with `trilith umount`"));
+        }
+        Ok((self.trees.partition(id), Arc::new(self.contents.partition(id))))
+    }
+
+    /// Until a new volume can be used.
+    pub async fn wait_until_usable(&self, id: FileVolumeId, quota: FileQuota) -> Result<(), String> {
+        self.wait_for_tree(id, quota).await?;
+        let until = self.around.env.now() + TREE_PATIENCE;
+        while !self.standing(id).await.is_some_and(|standing| standing.is_serving) {
+            if self.around.env.now() >= until {
+                return Err(
+                    "it is noted, but its contents have no copy yet: trilith volume info shows when they have".to_owned()
+                );
+            }
+            self.around.env.sleep(TREE_LOOK).await;
+        }
+        Ok(())
     }
 
     /// Until the tree of a volume answers, and knows the quota that the volume was given.
@@ -79,6 +96,15 @@ impl Volumes {
             self.around.env.sleep(TREE_LOOK).await;
         }
         Ok(())
+    }
+
+    /// Where the copies of a volume are; none if its group does not answer.
+    pub async fn standing(&self, id: FileVolumeId) -> Option<Standing> {
+        let contents = self.contents.partition(id);
+        tokio::select! {
+            standing = contents.standing() => standing.ok(),
+            () = self.around.env.sleep(USAGE_PATIENCE) => None,
+        }
     }
 
     /// What a volume has and may have; none if its tree does not answer.

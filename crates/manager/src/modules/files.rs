@@ -1,4 +1,4 @@
-//! File volumes (docs/rfd/0025): their names, quotas, and the device that has their contents. The tree of each volume is a placed group.
+//! File volumes (docs/rfd/0025): their names and quotas. The tree of each volume is a placed group, and so is the record of where the copies of its contents are.
 //!
 //! ```text
 //!            create            remove              forget
@@ -7,14 +7,15 @@
 //!
 //! Invariants:
 //! - Names of volumes differ, those being removed left out. An id is for ever.
-//! - The group of a volume is there as long as its record.
+//! - The groups of a volume are there as long as its record.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use types::{DeviceId, ErrorKind, FileVolumeId};
+use types::{ErrorKind, FileVolumeId};
 
 use super::commands;
+use super::device::DeviceState;
 use super::groups::{GroupKey, GroupKind};
 use crate::error::ManagerError;
 use crate::kind::{Key, Numbers, Record};
@@ -22,7 +23,7 @@ use crate::manager::Manager;
 use crate::operation::{Operation, Refusal};
 use crate::snapshot::{CommandIndex, Edit, ImpossibleState, Snapshot, check_number};
 
-/// Most file volumes of a cluster. Each has a placed group.
+/// Most file volumes of a cluster. Each has two placed groups.
 pub const MAX_FILE_VOLUMES: usize = 1_000;
 /// Longest name of a file volume.
 pub const MAX_FILE_VOLUME_NAME_BYTES: usize = 128;
@@ -37,8 +38,6 @@ pub struct FileVolumeRecord {
     pub id: FileVolumeId,
     pub name: String,
     pub created_ms: u64,
-    /// Has the contents of its files.
-    pub device: DeviceId,
     pub quota: FileQuota,
     /// Its contents are being freed: it does not come back.
     pub is_removing: bool,
@@ -57,6 +56,11 @@ impl FileVolumeRecord {
     /// The group that has its tree.
     pub fn group(&self) -> GroupKey {
         GroupKey { kind: GroupKind::FILE_TREES, number: self.id.0 }
+    }
+
+    /// The group that has the record of its contents.
+    pub fn contents_group(&self) -> GroupKey {
+        GroupKey { kind: GroupKind::FILE_CONTENTS, number: self.id.0 }
     }
 }
 
@@ -94,7 +98,8 @@ impl Record for FileVolumeRecord {
     }
 
     fn needs_group(state: &Snapshot, key: GroupKey) -> bool {
-        key.kind == GroupKind::FILE_TREES && state.file_volumes.get(&FileVolumeId(key.number)).is_some()
+        let is_ours = [GroupKind::FILE_TREES, GroupKind::FILE_CONTENTS].contains(&key.kind);
+        is_ours && state.file_volumes.get(&FileVolumeId(key.number)).is_some()
     }
 }
 
@@ -119,8 +124,8 @@ pub enum FileVolumeError {
     Removing,
     #[error("the volume is not being removed; remove it first")]
     NotRemoving,
-    #[error("device {device} takes no writes; choose one that is active")]
-    Device { device: DeviceId },
+    #[error("no device of the cluster takes files now: trilith cluster status shows why")]
+    NoDevice,
     #[error("the cluster has {MAX_FILE_VOLUMES} file volumes and takes no more")]
     TooMany,
 }
@@ -134,7 +139,7 @@ impl Refusal for FileVolumeError {
             FileVolumeError::AlreadyExists { .. }
             | FileVolumeError::Removing
             | FileVolumeError::NotRemoving
-            | FileVolumeError::Device { .. } => ErrorKind::Conflict,
+            | FileVolumeError::NoDevice => ErrorKind::Conflict,
         }
     }
 }
@@ -179,7 +184,6 @@ fn set(edit: &mut Edit<'_>, volume: FileVolumeRecord) -> Arc<FileVolumeRecord> {
 pub struct CreateFileVolume {
     pub name: String,
     pub created_ms: u64,
-    pub device: DeviceId,
     pub quota: FileQuota,
 }
 
@@ -195,13 +199,12 @@ impl Operation for CreateFileVolume {
         if edit.state.file_volumes.len() >= MAX_FILE_VOLUMES {
             return Err(FileVolumeError::TooMany);
         }
-        let is_active = edit.state.device(self.device).is_some_and(|device| device.state == super::device::DeviceState::Active);
-        if !is_active {
-            return Err(FileVolumeError::Device { device: self.device });
+        if !edit.state.devices().any(|device| device.state == DeviceState::Active) {
+            return Err(FileVolumeError::NoDevice);
         }
         let id = FileVolumeId(edit.take_number::<FileVolumeRecord>() as u32);
-        let CreateFileVolume { name, created_ms, device, quota } = self.clone();
-        Ok(set(edit, FileVolumeRecord { id, name, created_ms, device, quota, is_removing: false }))
+        let CreateFileVolume { name, created_ms, quota } = self.clone();
+        Ok(set(edit, FileVolumeRecord { id, name, created_ms, quota, is_removing: false }))
     }
 }
 
@@ -240,7 +243,7 @@ impl Operation for RemoveFileVolume {
     }
 }
 
-/// Forgets a volume whose contents are freed. Its group ends.
+/// Forgets a volume whose files are not needed any more. Its groups end, and the nodes free its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgetFileVolume {
     pub id: FileVolumeId,
@@ -265,9 +268,9 @@ type VolumeReply = Result<Arc<FileVolumeRecord>, ManagerError<FileVolumeError>>;
 
 impl Manager {
     /// Makes a file volume, dated now.
-    pub async fn create_file_volume(&self, name: &str, device: DeviceId, quota: FileQuota) -> VolumeReply {
+    pub async fn create_file_volume(&self, name: &str, quota: FileQuota) -> VolumeReply {
         let created_ms = self.inner.env.wall_clock_ms();
-        self.propose(CreateFileVolume { name: name.to_owned(), created_ms, device, quota }).await
+        self.propose(CreateFileVolume { name: name.to_owned(), created_ms, quota }).await
     }
 
     /// Gives a file volume another quota.
@@ -280,7 +283,7 @@ impl Manager {
         self.propose(RemoveFileVolume { id }).await
     }
 
-    /// Forgets a file volume whose contents are freed.
+    /// Forgets a file volume that is being removed.
     pub async fn forget_file_volume(&self, id: FileVolumeId) -> Result<(), ManagerError<FileVolumeError>> {
         self.propose(ForgetFileVolume { id }).await
     }

@@ -35,6 +35,8 @@ impl GroupKind {
     pub const CHUNK_UNITS: GroupKind = GroupKind(1);
     /// Trees of file volumes.
     pub const FILE_TREES: GroupKind = GroupKind(2);
+    /// Records of the contents of file volumes: where their copies are.
+    pub const FILE_CONTENTS: GroupKind = GroupKind(3);
 }
 
 /// Which group.

@@ -1,6 +1,6 @@
 //! File volumes.
 
-use types::{DeviceId, DeviceUuid, FileVolumeId};
+use types::{DeviceUuid, FileVolumeId};
 
 use super::format::hex;
 use super::machine::Machine;
@@ -12,18 +12,11 @@ use crate::{
 const QUOTA: FileQuota = FileQuota { bytes: Some(300), inodes: None };
 
 pub(super) fn record(id: u32, name: &str) -> FileVolumeRecord {
-    FileVolumeRecord {
-        id: FileVolumeId(id),
-        name: name.to_owned(),
-        created_ms: 5,
-        device: DeviceId(0),
-        quota: QUOTA,
-        is_removing: false,
-    }
+    FileVolumeRecord { id: FileVolumeId(id), name: name.to_owned(), created_ms: 5, quota: QUOTA, is_removing: false }
 }
 
 fn create(name: &str) -> CreateFileVolume {
-    CreateFileVolume { name: name.to_owned(), created_ms: 5, device: DeviceId(0), quota: QUOTA }
+    CreateFileVolume { name: name.to_owned(), created_ms: 5, quota: QUOTA }
 }
 
 fn machine_with_a_device() -> Machine {
@@ -34,9 +27,9 @@ fn machine_with_a_device() -> Machine {
 
 #[test]
 fn golden_bytes_of_file_volumes() {
-    assert_eq!(hex(&postcard::to_allocvec(&record(1, "home")).unwrap()), "0104686f6d65050001ac020000");
+    assert_eq!(hex(&postcard::to_allocvec(&record(1, "home")).unwrap()), "0104686f6d650501ac020000");
     let commands: [(Command, &str); 4] = [
-        (create("a").into(), "0a000161050001ac0200"),
+        (create("a").into(), "0a0001610501ac0200"),
         (ResizeFileVolume { id: FileVolumeId(2), quota: FileQuota::default() }.into(), "0a01020000"),
         (RemoveFileVolume { id: FileVolumeId(2) }.into(), "0a0202"),
         (ForgetFileVolume { id: FileVolumeId(2) }.into(), "0a0302"),
@@ -74,7 +67,5 @@ fn names_and_devices_are_checked() {
     for name in ["", ".hidden", "-x", "a/b", "a b", "ä", &"x".repeat(129)] {
         assert_eq!(machine.run(create(name)), Err(FileVolumeError::Name { name: name.to_owned() }));
     }
-    let device = DeviceId(9);
-    let elsewhere = CreateFileVolume { device, ..create("home") };
-    assert_eq!(machine.run(elsewhere), Err(FileVolumeError::Device { device }));
+    assert_eq!(Machine::default().run(create("home")), Err(FileVolumeError::NoDevice));
 }

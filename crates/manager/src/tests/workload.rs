@@ -199,7 +199,7 @@ fn random_command_of_files(env: &Env) -> Command {
     match below(KINDS_OF_FILES) {
         0 => {
             let (name, created_ms) = (format!("volume-{}", below(3)), below(1_000));
-            CreateFileVolume { name, created_ms, device: DeviceId(below(3) as u32), quota }.into()
+            CreateFileVolume { name, created_ms, quota }.into()
         }
         1 => ResizeFileVolume { id, quota }.into(),
         2 => RemoveFileVolume { id }.into(),

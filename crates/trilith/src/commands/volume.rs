@@ -13,7 +13,7 @@ use bench::output::Printed;
 use bench::tell;
 use clap::{Args, Subcommand};
 use env::Env;
-use filesystem::protocol::{Ask, Told, VolumeInfo};
+use filesystem::protocol::{Ask, CopyInfo, CopyState, Told, VolumeInfo};
 use manager::FileQuota;
 
 /// `trilith volume ...`
@@ -118,10 +118,10 @@ fn list(volumes: &[VolumeInfo]) -> Printed {
         let used = |of: fn(&VolumeInfo) -> Option<u64>| of(volume).map_or_else(|| "?".to_owned(), human);
         let count = volume.usage.map_or_else(|| "?".to_owned(), |usage| usage.inodes.to_string());
         let limit = volume.quota.bytes.map_or_else(|| "-".to_owned(), human);
-        [name, used(|volume| volume.usage.map(|usage| usage.bytes)), count, limit, place(volume)]
+        [name, used(|volume| volume.usage.map(|usage| usage.bytes)), count, limit, copies(volume)]
     };
     let rows: Vec<[String; 5]> = volumes.iter().map(row).collect();
-    table::print(["NAME", "USED", "FILES", "QUOTA", "CONTENTS ON"], &rows)
+    table::print(["NAME", "USED", "FILES", "QUOTA", "CONTENTS"], &rows)
 }
 
 fn info(volume: &VolumeInfo) -> Printed {
@@ -135,12 +135,36 @@ fn info(volume: &VolumeInfo) -> Printed {
         }
         None => tell!("  used       its tree does not answer now: trilith cluster status shows why")?,
     }
-    tell!("  contents   {}", place(volume))?;
+    match &volume.copies {
+        Some(found) => {
+            tell!("  contents   {}", copies(volume))?;
+            for copy in found {
+                let node = copy.node.as_deref().unwrap_or("a node that is gone");
+                tell!("    device {} of {node}: {}", copy.device, state(copy))?;
+            }
+        }
+        None => tell!("  contents   no copy answers now: trilith cluster status shows why")?,
+    }
     let now_ms = Env::real_with_cores(1).wall_clock_ms();
     tell!("  made       {} ago", duration(now_ms.saturating_sub(volume.created_ms)))
 }
 
-/// Where its contents are.
-fn place(volume: &VolumeInfo) -> String {
-    format!("device {} of {}", volume.device, volume.node.as_deref().unwrap_or("no node"))
+/// How many copies its contents have.
+fn copies(volume: &VolumeInfo) -> String {
+    let Some(copies) = &volume.copies else { return "?".to_owned() };
+    let in_sync = copies.iter().filter(|copy| copy.state != CopyState::Out).count();
+    match copies.len() {
+        1 => "one copy".to_owned(),
+        count if count == in_sync => format!("{count} copies in sync"),
+        count => format!("{in_sync} of {count} copies in sync"),
+    }
+}
+
+fn state(copy: &CopyInfo) -> &'static str {
+    match copy.state {
+        CopyState::Primary => "in sync, serves",
+        CopyState::TakesOver => "in sync, takes over",
+        CopyState::InSync => "in sync",
+        CopyState::Out => "not in sync: it is made again",
+    }
 }

@@ -130,6 +130,11 @@ impl Reign {
         self.standing.lock().has_changes()
     }
 
+    /// Whether its own copy takes no writes, while another one could serve.
+    pub fn is_stuck(&self) -> bool {
+        self.own().is_stuck() && !self.standing.lock().backups().is_empty()
+    }
+
     /// Ends it: what waits is refused.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);

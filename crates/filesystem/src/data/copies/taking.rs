@@ -69,6 +69,9 @@ impl Reign {
     async fn align_unsettled(&self, backups: &[NodeId]) -> Result<bool, Over> {
         let seats: Vec<Arc<Seat>> =
             backups.iter().filter(|node| self.role(**node) == Role::InSync).filter_map(|node| self.seat(*node)).collect();
+        if seats.is_empty() {
+            return Ok(true);
+        }
         let mut extents = self.own_unsettled();
         let mut are_all = true;
         for seat in &seats {

@@ -1,0 +1,136 @@
+//! This node's part in the contents of one volume: a member of the group, copies on its devices, and the primary while it leads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use consensus::{Group, GroupStatus};
+use groups::{Kind, Member, Placed};
+use manager::{GroupKind, Snapshot};
+use parking_lot::Mutex;
+use subsystem::Surroundings;
+use types::{DeviceId, FileVolumeId, NodeId};
+
+use super::door::GroupDoor;
+use super::reigning::reign_when_leading;
+use super::stores::Stores;
+use crate::data::copies::keeper::Keeper;
+use crate::data::copies::record::Record;
+use crate::data::copies::reign::{RecordDoor, Reign};
+use crate::part::leader::silent_members;
+
+/// Records of contents.
+pub struct ContentKind {
+    pub around: Surroundings,
+    pub stores: Arc<Stores>,
+}
+
+/// This node's part in one volume.
+pub struct ContentMember {
+    placed: Arc<Placed<Record>>,
+    around: Surroundings,
+    stores: Arc<Stores>,
+    /// Copies here that a primary has asked something of.
+    keepers: Mutex<BTreeMap<DeviceId, Arc<Keeper>>>,
+    /// While this node is the primary, or about to be.
+    reign: Mutex<Option<Arc<Reign>>>,
+}
+
+impl Kind for ContentKind {
+    type Member = ContentMember;
+
+    const KIND: GroupKind = GroupKind::FILE_CONTENTS;
+
+    fn machine(&self, number: u32, state: &Snapshot) -> Option<Record> {
+        state.file_volume(FileVolumeId(number)).map(|_| Record::default())
+    }
+
+    fn begin(&self, placed: Arc<Placed<Record>>) -> Arc<ContentMember> {
+        let (around, stores) = (self.around.clone(), self.stores.clone());
+        let (keepers, reign) = (Mutex::default(), Mutex::default());
+        let member = Arc::new(ContentMember { placed, around, stores, keepers, reign });
+        self.around.env.spawn(reign_when_leading(self.around.env.clone(), Arc::downgrade(&member)));
+        member
+    }
+}
+
+impl Member for ContentMember {
+    type Machine = Record;
+
+    fn placed(&self) -> &Arc<Placed<Record>> {
+        &self.placed
+    }
+
+    fn silent(&self) -> BTreeSet<consensus::NodeId> {
+        silent_members(&self.around)
+    }
+}
+
+impl Drop for ContentMember {
+    fn drop(&mut self) {
+        self.set_reign(None);
+    }
+}
+
+impl ContentMember {
+    pub fn around(&self) -> &Surroundings {
+        &self.around
+    }
+
+    pub fn volume(&self) -> FileVolumeId {
+        FileVolumeId(self.placed.key().number)
+    }
+
+    pub fn group(&self) -> &Group<Record> {
+        self.placed.group()
+    }
+
+    pub fn door(&self) -> GroupDoor {
+        GroupDoor(self.group().clone())
+    }
+
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// This node's copy on one of its devices.
+    pub fn keeper(&self, device: DeviceId) -> Option<Arc<Keeper>> {
+        let store = self.stores.get(device)?;
+        let mut keepers = self.keepers.lock();
+        let begin = || {
+            let group = self.group().clone();
+            Arc::new(Keeper::new(&self.around.env, store.clone(), Arc::new(move || group.status().term.0)))
+        };
+        Some(keepers.entry(device).or_insert_with(begin).clone())
+    }
+
+    /// The primary on this node.
+    pub fn reign(&self) -> Option<Arc<Reign>> {
+        self.reign.lock().clone().filter(|reign| !reign.is_over())
+    }
+
+    /// Ends the one before.
+    pub fn set_reign(&self, reign: Option<Arc<Reign>>) {
+        let before = std::mem::replace(&mut *self.reign.lock(), reign);
+        if let Some(before) = before {
+            before.end();
+        }
+    }
+
+    /// Where this node leads: a node whose copy is in sync is asked to take over, if one is there; whether it was.
+    pub async fn hand_over(&self) -> bool {
+        let status = self.group().status();
+        let Some((next, member)) = self.successor(&status).filter(|_| status.is_leader) else { return false };
+        tracing::info!(volume = %self.volume(), %next, "another node is to serve the contents of a volume");
+        let asked = self.group().transfer_leader(member).await;
+        asked.inspect_err(|error| tracing::info!(volume = %self.volume(), %error, "it was not asked")).is_ok()
+    }
+
+    /// A voter whose copy is in sync, and its name in consensus.
+    fn successor(&self, status: &GroupStatus) -> Option<(NodeId, consensus::NodeId)> {
+        let (state, silent) = (self.around.manager.snapshot(), (self.around.silent)());
+        let in_sync = self.door().record().in_sync;
+        let others = in_sync.into_iter().filter(|node| *node != self.around.me && !silent.contains(node));
+        let mut members = others.filter_map(|node| Some((node, consensus::NodeId::of_identity(&state.node(node)?.identity.0))));
+        members.find(|(_, member)| status.voters.iter().all(|set| set.contains(member)))
+    }
+}

@@ -1,0 +1,199 @@
+"""Files with three copies: nodes of a cluster are killed, and lose their devices."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from nodes import LIMIT_S, Cluster, wait_until
+
+# The first of as many addresses of this machine as there are nodes; other tests use the first ones of it.
+FIRST_ADDRESS = "127.0.79.1"
+NODES = 3
+KIB = 1 << 10
+# Until files can be read and written again without the node that served them. An election takes some three seconds on an idle machine.
+GAP_S = 30
+# Of kills until each copy has served.
+ROUNDS = 12
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="a mount for all users takes root and /dev/fuse"
+)
+
+
+class FileCluster(Cluster):
+    """With a volume on a folder, and what is known to be in it."""
+
+    def __init__(self, folder):
+        super().__init__(folder, FIRST_ADDRESS)
+        self.mount = folder / "mount"
+        self.mount.mkdir()
+        self.mounted_at = None
+        self.known = {}
+        self.random = random.Random(1)
+        self.run(1, "volume", "create", "home")
+
+    def copies(self, number):
+        """What each node's copy is, as a node says."""
+        info = self.run(number, "volume", "info", "home")
+        return {int(node): state for node, state in re.findall(r"device \d+ of node-(\d): (.*)", info)}
+
+    def primary(self, number=None):
+        """The node that serves the volume."""
+        found = []
+
+        def is_found():
+            copies = self.copies(number or self.mounted_at or 1)
+            found[:] = [node for node, state in copies.items() if state == "in sync, serves"]
+            return found
+
+        wait_until(is_found, "a copy serves")
+        return found[0]
+
+    def wait_until_in_sync(self, number, nodes=NODES):
+        def is_whole():
+            return sum(state.startswith("in sync") for state in self.copies(number).values()) == nodes
+
+        wait_until(is_whole, f"{nodes} copies are in sync")
+
+    def mount_at(self, number):
+        """Moves the mount to a node."""
+        if self.mounted_at:
+            self.run(self.mounted_at, "umount", str(self.mount))
+        self.run(number, "mount", "home", str(self.mount), "--detach")
+        self.mounted_at = number
+
+    def write(self, name, size):
+        """A file that is durable when this returns."""
+        content = self.random.randbytes(size)
+        with open(self.mount / name, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        self.known[name] = content
+
+    def overwrite(self, name, offset, size):
+        """Bytes in the middle of a file, durable when this returns."""
+        content = self.random.randbytes(size)
+        with open(self.mount / name, "r+b") as file:
+            file.seek(offset)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        known = bytearray(self.known[name])
+        known[offset : offset + size] = content
+        self.known[name] = bytes(known)
+
+    def read(self, name):
+        """A file's content, past the kernel's cache."""
+        done = subprocess.run(
+            ["dd", f"if={self.mount / name}", "bs=256K", "iflag=direct", "status=none"], capture_output=True, timeout=LIMIT_S
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def check(self):
+        for name, content in self.known.items():
+            assert self.read(name) == content, name
+
+    def try_for(self, work):
+        """Does something that may fail for a while; how long that took."""
+        begin = time.monotonic()
+        while True:
+            try:
+                work()
+                return time.monotonic() - begin
+            except OSError:
+                assert time.monotonic() - begin < GAP_S
+                time.sleep(0.1)
+
+
+@pytest.fixture
+def cluster():
+    folder = Path(tempfile.mkdtemp(prefix="trilith-file-copies-"))
+    cluster = FileCluster(folder)
+    try:
+        yield cluster
+        cluster.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(cluster.mount)], capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def away_from(*nodes):
+    return next(node for node in range(1, NODES + 1) if node not in nodes)
+
+
+def test_files_outlive_each_of_their_nodes(cluster):
+    cluster.wait_until_in_sync(1)
+    primary = cluster.primary()
+    cluster.mount_at(away_from(primary))
+    for number in range(20):
+        cluster.write(f"f{number}", cluster.random.randrange(1, 300 * KIB))
+    cluster.overwrite("f0", 0, 1)
+    cluster.write("big", 3000 * KIB)
+    cluster.overwrite("big", 1000 * KIB + 17, 70 * KIB)
+
+    # The node that serves dies: another one goes on, with all that was synced.
+    cluster.kill(primary)
+    gap = cluster.try_for(lambda: cluster.write("after", 100 * KIB))
+    cluster.overwrite("big", 5, 40 * KIB)
+    cluster.check()
+    next_one = cluster.primary()
+    assert next_one != primary and gap < GAP_S
+    print(f"without node {primary}, node {next_one} serves; a write took {gap:.1f} s")
+    cluster.wait_until_in_sync(cluster.mounted_at, NODES - 1)
+
+    # It comes back, and gets what it lacks. Then a node that does not serve dies.
+    cluster.start(primary)
+    cluster.wait_until_in_sync(cluster.mounted_at)
+    backup = away_from(cluster.primary(), cluster.mounted_at)
+    cluster.kill(backup)
+    cluster.try_for(lambda: cluster.write("without-backup", 500 * KIB))
+    cluster.overwrite("big", 2000 * KIB + 1, 9 * KIB)
+    os.unlink(cluster.mount / "f1")
+    del cluster.known["f1"]
+    cluster.wait_until_in_sync(cluster.mounted_at, NODES - 1)
+    cluster.start(backup)
+    cluster.wait_until_in_sync(cluster.mounted_at)
+    cluster.check()
+
+    # What was rebuilt is whole: each copy serves in its turn. Who stands for election first is a matter of chance, anew with each start.
+    served = set()
+    for number in range(ROUNDS):
+        serving = cluster.primary()
+        cluster.check()
+        served.add(serving)
+        if len(served) == NODES:
+            break
+        wanted = away_from(*served)
+        cluster.mount_at(away_from(serving, wanted))
+        cluster.kill(wanted)
+        cluster.start(wanted)
+        cluster.wait_until_in_sync(cluster.mounted_at)
+        cluster.kill(serving)
+        cluster.try_for(lambda: cluster.write(f"round-{number}", 10 * KIB))
+        cluster.start(serving)
+        cluster.wait_until_in_sync(cluster.mounted_at)
+    assert len(served) == NODES, "each of two copies takes over now and then"
+
+
+def test_a_lost_device_is_made_good(cluster):
+    cluster.wait_until_in_sync(1)
+    primary = cluster.primary()
+    cluster.mount_at(away_from(primary))
+    for number in range(10):
+        cluster.write(f"f{number}", cluster.random.randrange(1, 300 * KIB))
+    cluster.kill(primary)
+    (cluster.data(primary) / "device-0.trilith").unlink()
+    cluster.try_for(lambda: cluster.write("after", 100 * KIB))
+    cluster.check()
+    cluster.start(primary)
+    cluster.wait_until_in_sync(cluster.mounted_at)
+    cluster.check()
