@@ -58,16 +58,21 @@ class Node:
 
 
 class Cluster:
-    """Three nodes, each of which can be killed."""
+    """Nodes, each of which can be killed."""
 
-    def __init__(self, folder, first_address):
+    def __init__(self, folder, first_address, nodes=3):
         """On as many addresses of this machine as there are nodes, from the first one on; each suite has its own."""
-        self.folder = folder
-        command = [SERVER, "cluster", "dev", "--data", str(folder), "--device-size", "2GiB", "--first-addr", first_address]
-        with open(folder / "dev.log", "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.folder, self.first_address = folder, first_address
         self.others = []
-        wait_until(lambda: "Start it again" in (folder / "dev.log").read_text(), "the cluster starts")
+        self.begin(nodes)
+
+    def begin(self, nodes):
+        """Starts all nodes, as many as there are to be from now on."""
+        command = [SERVER, "cluster", "dev", "--data", str(self.folder), "--nodes", str(nodes)]
+        command += ["--device-size", "2GiB", "--first-addr", self.first_address]
+        with open(self.folder / "dev.log", "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(lambda: "Start it again" in (self.folder / "dev.log").read_text(), "the cluster starts")
 
     def data(self, number):
         return self.folder / f"node-{number}"

@@ -14,7 +14,7 @@ import pytest
 from nodes import LIMIT_S, Cluster, wait_until
 
 # The first of as many addresses of this machine as there are nodes; other tests use the first ones of it.
-FIRST_ADDRESS = "127.0.79.1"
+FIRST_ADDRESS = "127.0.84.1"
 NODES = 3
 KIB = 1 << 10
 # Until files can be read and written again without the node that served them. An election takes some three seconds on an idle machine.
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(
 class FileCluster(Cluster):
     """With a volume on a folder, and what is known to be in it."""
 
-    def __init__(self, folder):
-        super().__init__(folder, FIRST_ADDRESS)
+    def __init__(self, folder, nodes):
+        super().__init__(folder, FIRST_ADDRESS, nodes)
         self.mount = folder / "mount"
         self.mount.mkdir()
         self.mounted_at = None
@@ -115,9 +115,10 @@ class FileCluster(Cluster):
 
 
 @pytest.fixture
-def cluster():
+def cluster(request):
+    """Of three nodes, or of as many as the test says."""
     folder = Path(tempfile.mkdtemp(prefix="trilith-file-copies-"))
-    cluster = FileCluster(folder)
+    cluster = FileCluster(folder, getattr(request, "param", NODES))
     try:
         yield cluster
         cluster.stop()
@@ -196,4 +197,21 @@ def test_a_lost_device_is_made_good(cluster):
     cluster.check()
     cluster.start(primary)
     cluster.wait_until_in_sync(cluster.mounted_at)
+    cluster.check()
+
+
+@pytest.mark.parametrize("cluster", [1], indirect=True)
+def test_a_volume_grows_with_its_cluster(cluster):
+    cluster.mount_at(1)
+    for number in range(10):
+        cluster.write(f"f{number}", cluster.random.randrange(1, 300 * KIB))
+    assert "one copy" in cluster.run(1, "volume", "info", "home")
+    cluster.run(1, "umount", str(cluster.mount))
+    cluster.stop()
+    cluster.begin(NODES)
+    cluster.wait_until_in_sync(2)
+    cluster.mounted_at = None
+    cluster.mount_at(2)
+    cluster.kill(1)
+    cluster.try_for(lambda: cluster.write("after", 100 * KIB))
     cluster.check()
