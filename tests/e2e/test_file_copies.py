@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,13 @@ class FileCluster(Cluster):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def content_bytes(self, number):
+        """What a node's devices have of files."""
+        address = FIRST_ADDRESS.rsplit(".", 1)[0] + f".{number}"
+        text = urllib.request.urlopen(f"http://{address}:9001/metrics").read().decode()
+        name = "trilith_file_content_bytes{"
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
+
     def check(self):
         for name, content in self.known.items():
             assert self.read(name) == content, name
@@ -140,6 +148,7 @@ def test_files_outlive_each_of_their_nodes(cluster):
     cluster.overwrite("f0", 0, 1)
     cluster.write("big", 3000 * KIB)
     cluster.overwrite("big", 1000 * KIB + 17, 70 * KIB)
+    assert os.statvfs(cluster.mount).f_bavail > 0, "the room is that of the node that serves"
 
     # The node that serves dies: another one goes on, with all that was synced.
     cluster.kill(primary)
@@ -215,3 +224,26 @@ def test_a_volume_grows_with_its_cluster(cluster):
     cluster.kill(1)
     cluster.try_for(lambda: cluster.write("after", 100 * KIB))
     cluster.check()
+
+
+@pytest.mark.parametrize("cluster", [NODES + 1], indirect=True)
+def test_another_node_takes_the_place_of_one_that_is_removed(cluster):
+    cluster.wait_until_in_sync(1)
+    primary = cluster.primary()
+    (fourth,) = {1, 2, 3, 4} - set(cluster.copies(1))
+    # Also a node without a copy finds the one that serves.
+    cluster.mount_at(fourth)
+    for number in range(10):
+        cluster.write(f"f{number}", cluster.random.randrange(1, 300 * KIB))
+    cluster.kill(primary)
+    cluster.try_for(lambda: cluster.write("after", 100 * KIB))
+    cluster.run(fourth, "cluster", "remove", f"node-{primary}")
+    left = {1, 2, 3, 4} - {primary}
+    wait_until(lambda: set(cluster.copies(fourth)) == left, "the copy is made elsewhere")
+    cluster.wait_until_in_sync(fourth)
+    cluster.check()
+    # A volume that is removed leaves nothing behind on any of them.
+    assert all(cluster.content_bytes(number) > 0 for number in left)
+    cluster.run(fourth, "umount", str(cluster.mount))
+    cluster.run(fourth, "volume", "rm", "home", "--force")
+    wait_until(lambda: all(cluster.content_bytes(number) == 0 for number in left), "its space is freed")
