@@ -2,6 +2,7 @@
 //!
 //! A volume is as large as all zones together, and takes space only where it was written to. It is divided into units, each as long as the data of
 //! a zone. [`Volume::reserve`] gets the units of a range their zones, [`Volume::give_back`] returns one. A unit without a zone reads as zeros.
+//! An owner may have several such spaces of addresses: the parts of its volume.
 //!
 //! Invariants:
 //! - A write is answered when it is as durable as an append of the device would be ([`crate::SyncMode`]).
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use disk::{AlignedBuf, Completion, DiskError, DiskErrorKind, DiskExt, Operation, ReadMode, Request};
-use format::unit_table::VolumeOwner;
+use format::unit_table::{MAX_UNITS, VolumeOwner};
 use format::zone_header::ZONE_DATA_START;
 use tokio::sync::oneshot;
 use types::limits::BLOCK_BYTES;
@@ -30,11 +31,17 @@ use crate::units::{self, Claim, Units};
 pub struct Volume {
     inner: Arc<Inner>,
     owner: VolumeOwner,
+    /// The first unit of this part of the owner's units.
+    first_unit: u32,
 }
+
+/// Units of each part of an owner's volume: as many as a device can have.
+const PART_UNITS: u32 = MAX_UNITS as u32;
 
 /// The part of a range that lies in one unit.
 #[derive(Clone, Copy)]
 struct Piece {
+    /// Among all units of the owner.
     unit: u32,
     /// From the start of the zone's data.
     in_unit: u64,
@@ -43,7 +50,19 @@ struct Piece {
 
 impl Volume {
     pub(crate) fn new(inner: Arc<Inner>, owner: VolumeOwner) -> Volume {
-        Volume { inner, owner }
+        Volume { inner, owner, first_unit: 0 }
+    }
+
+    /// Another volume of the same owner, with addresses of its own. Part 0 is the owner's first volume.
+    pub fn part(&self, part: u16) -> Volume {
+        Volume { inner: self.inner.clone(), owner: self.owner, first_unit: u32::from(part) * PART_UNITS }
+    }
+
+    /// The parts of which units have space, ascending.
+    pub fn parts(&self) -> Vec<u16> {
+        let mut parts: Vec<u16> = self.inner.units.of(self.owner).iter().map(|unit| (unit / PART_UNITS) as u16).collect();
+        parts.dedup();
+        parts
     }
 
     pub fn device(&self) -> DeviceId {
@@ -79,7 +98,9 @@ impl Volume {
 
     /// The units that have space, ascending.
     pub fn units(&self) -> Vec<u32> {
-        self.inner.units.of(self.owner)
+        let of_part = self.first_unit..=self.first_unit + (PART_UNITS - 1);
+        let units = self.inner.units.of(self.owner).into_iter().filter(|unit| of_part.contains(unit));
+        units.map(|unit| unit - self.first_unit).collect()
     }
 
     /// Bytes for which units could get space now.
@@ -207,7 +228,7 @@ impl Volume {
     /// Gives a unit's space back: it reads as zeros from now on. The owner has nothing in it, and writes nothing to it meanwhile.
     pub async fn give_back(&self, unit: u32) -> Result<(), VolumeError> {
         self.check_writable()?;
-        Finishing::new(&self.inner.env, units::take_back(self.inner.clone(), (self.owner, unit))).await
+        Finishing::new(&self.inner.env, units::take_back(self.inner.clone(), (self.owner, self.first_unit + unit))).await
     }
 
     /// What a write's result means for the device.
@@ -222,10 +243,10 @@ impl Volume {
     }
 
     fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<> {
-        let (unit_bytes, end) = (self.unit_bytes(), offset + len);
+        let (unit_bytes, end, first_unit) = (self.unit_bytes(), offset + len, self.first_unit);
         let mut at = offset;
         std::iter::from_fn(move || {
-            let (unit, in_unit) = ((at / unit_bytes) as u32, at % unit_bytes);
+            let (unit, in_unit) = (first_unit + (at / unit_bytes) as u32, at % unit_bytes);
             let len = (unit_bytes - in_unit).min(end - at);
             at += len;
             (len > 0).then_some(Piece { unit, in_unit, len })

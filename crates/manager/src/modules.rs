@@ -15,6 +15,7 @@ pub mod groups;
 pub mod images;
 pub mod log;
 pub mod node;
+pub mod placements;
 
 use serde::{Deserialize, Serialize};
 
@@ -187,6 +188,7 @@ modules! {
     Chunks(chunks::ChunkCommand) { shards: chunks::ShardRecord, volumes: chunks::VolumeRecord }
     Images(images::ImageCommand) { images: images::ImageRecord }
     Files(files::FileCommand) { file_volumes: files::FileVolumeRecord }
+    Placements(placements::PlacementCommand) { placements: placements::PlacementRecord, lone_stores: placements::LoneStoreRecord }
 }
 
 fn check_table<R: Kept>(state: &Snapshot) -> Result<(), ImpossibleState> {

@@ -11,6 +11,7 @@ mod groups;
 mod images;
 mod machine;
 pub(crate) mod nodes;
+mod placements;
 mod replicated;
 mod shards;
 mod shell;

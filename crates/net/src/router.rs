@@ -71,6 +71,12 @@ service_tags! {
     FILE_CONTENTS = 20;
     /// File volumes: the copies of contents on a node's devices.
     FILE_COPIES = 21;
+    /// The volume engine: members of placement groups among themselves.
+    OBJECT_MESSAGES = 22;
+    /// The volume engine: blocks of copies, for primaries.
+    OBJECT_BLOCKS = 23;
+    /// The volume engine: what gateways ask primaries.
+    OBJECTS = 24;
 }
 
 impl ServiceTag {

@@ -10,7 +10,7 @@ use format::part_table::PartTable;
 use types::limits::MAX_SMALL_BYTES;
 use types::{BucketId, UploadId};
 
-use crate::content::Object;
+use crate::content::{Object, PartMark};
 use crate::name::Name;
 use crate::pg::{UploadName, attributes_of};
 use crate::store::{PartBytes, Pinned, Rule, StagedContent, Store};
@@ -65,6 +65,12 @@ fn staged_mut(staged: &mut StagedChunks) -> Result<&mut StagedContent, EngineErr
     staged.inner.as_any_mut().downcast_mut().ok_or_else(elsewhere)
 }
 
+/// The parts of an object as readers know them.
+pub fn part_table(parts: &[PartMark]) -> PartTable {
+    let parts = parts.iter().map(|part| (part.length, part.checksum.as_ref().and_then(|sum| sum.checksum())));
+    PartTable::of(&parts.collect::<Vec<_>>())
+}
+
 /// Reads a version by ranges.
 struct Reader {
     pinned: Pinned,
@@ -73,10 +79,7 @@ struct Reader {
 
 impl Reader {
     fn new(pinned: Pinned) -> Reader {
-        let parts = pinned.object().content.parts.as_ref().map(|parts| {
-            let parts = parts.iter().map(|part| (part.length, part.checksum.as_ref().and_then(|sum| sum.checksum())));
-            PartTable::of(&parts.collect::<Vec<_>>())
-        });
+        let parts = pinned.object().content.parts.as_deref().map(part_table);
         Reader { pinned, parts }
     }
 }

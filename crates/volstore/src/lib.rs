@@ -23,6 +23,7 @@ mod record;
 mod sums;
 mod superblock;
 
+mod blocks;
 mod space;
 
 mod pg;
@@ -32,8 +33,24 @@ mod replay;
 mod log;
 mod store;
 
+mod block_service;
+mod keeper;
+mod members;
+mod mirror;
+mod office;
+mod seat;
+mod wire;
+
 mod interface;
+
+mod asking;
+mod desk;
+mod gateway;
 mod part;
+mod place;
+
+#[cfg(test)]
+mod simulation;
 
 pub use interface::VolumeEngine;
 pub use part::{Objects, ObjectsStarter};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use allack::limits::LogLimits;
+
 /// Most mutations and reads that are under way at once; further ones wait.
 pub const MAX_REQUESTS: usize = 1024;
 /// Latches of names. Two names may share one, which costs waits and nothing else.
@@ -45,3 +47,61 @@ pub const LOAD_READS: usize = 32;
 pub const MAINTAIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Most devices that a store's superblock can name.
 pub const MAX_VOLUMES: usize = 200;
+
+// Placement groups of a cluster.
+
+/// Bounds of a group's log: the names are written before it is full.
+pub const GROUP_LOG: LogLimits = LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 };
+/// Segments of the log that all groups of a node share.
+pub const MEMBER_SEGMENTS: usize = 20;
+pub const MEMBER_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+const _: () = {
+    // As `allack` counts it: the logs of all groups fill half of it at most.
+    let most = GROUP_LOG.bytes + GROUP_LOG.entries * 20 + 4096;
+    assert!(most * manager::PLACEMENT_GROUPS as usize <= MEMBER_SEGMENTS * MEMBER_SEGMENT_BYTES as usize / 2);
+};
+/// A unit of a group's volume: space is got and counted by it, on whichever device a copy stands.
+pub const LOGICAL_UNIT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long a copy may take for one question.
+pub const COPY_PATIENCE: Duration = Duration::from_secs(5);
+/// How long one may take to get space: zeros are written.
+pub const SPACE_PATIENCE: Duration = Duration::from_secs(60);
+/// What changes no block is asked of a copy so often again.
+pub const ASK_TRIES: u32 = 2;
+/// A new primary asks a member so often whether it knows the view.
+pub const MEET_TRIES: u32 = 20;
+pub const MEET_PAUSE: Duration = Duration::from_millis(100);
+/// How long a primary may answer after it has seen that its view is the newest.
+pub const LEASE: Duration = Duration::from_secs(2);
+/// How long the lease of a former primary is waited for: clocks run differently.
+pub const FORMER_LEASE: Duration = Duration::from_millis(2200);
+/// How often a primary looks whether its view is the newest.
+pub const RENEW_INTERVAL: Duration = Duration::from_millis(400);
+/// How often members look what is due.
+pub const MEMBER_TICK: Duration = Duration::from_millis(20);
+/// Messages that wait for one node; older ones are dropped, and said again later.
+pub const MAX_WAITING_MESSAGES: usize = 4096;
+/// Bytes of messages that travel together.
+pub const MESSAGE_BATCH_BYTES: usize = 1024 * 1024;
+pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(1);
+/// After a view that could not be served, the next one is asked for not before.
+pub const NEXT_VIEW_PAUSE: Duration = Duration::from_millis(500);
+/// How often the manager's leader looks at the groups.
+pub const KEEPER_INTERVAL: Duration = Duration::from_millis(500);
+/// How long the manager's leader hears of nodes before it believes that some are silent.
+pub const KEEPER_HEARING: Duration = Duration::from_secs(3);
+/// How long a view rests before a learner is named in another one.
+pub const LEARNER_PAUSE: Duration = Duration::from_secs(4);
+/// How long a node waits that could not take part, before it tries again.
+pub const OPEN_PAUSE: Duration = Duration::from_secs(2);
+/// Copies of a group's objects.
+pub const GROUP_COPIES: usize = 3;
+/// Readers and writers of large objects that other nodes hold at one primary of a group.
+pub const MAX_HELD: usize = 4096;
+/// They are given up when they were not asked for in this time.
+pub const HELD_IDLE: Duration = Duration::from_secs(120);
+/// How long a gateway looks for a group's primary.
+pub const PRIMARY_PATIENCE: Duration = Duration::from_secs(20);
+pub const PRIMARY_PAUSE: Duration = Duration::from_millis(50);
+/// How long one question to a primary may take.
+pub const QUESTION_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,5 +1,6 @@
 //! Names and numbers.
 
+use crate::sums::crc;
 use bytes::Bytes;
 use engine::ObjectKey;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,11 @@ impl Name {
     pub fn is_sane(&self) -> bool {
         let key = self.0.get(BUCKET_BYTES..).map(Bytes::copy_from_slice);
         key.is_some_and(|key| ObjectKey::new(self.bucket(), key).is_ok())
+    }
+
+    /// The placement group of the name, of so many.
+    pub fn group(&self, groups: u32) -> u32 {
+        crc(&self.0) % groups
     }
 
     pub fn bucket(&self) -> BucketId {

@@ -8,6 +8,7 @@
 
 mod committing;
 mod dumping;
+mod filling;
 mod founding;
 mod held;
 mod latches;
@@ -22,13 +23,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ::engine::{EngineError, ListPage, ListQuery, UploadPage, UploadQuery};
-use device::{Finishing, Volume, VolumeError};
+use device::{Finishing, Volume};
 use env::Env;
+use net::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use types::limits::BLOCK_BYTES;
 use types::{BucketId, DeviceId, ErrorKind};
 
+use crate::blocks::{BlockError, LogicalVolume};
 use crate::content::VolumeIndex;
 use crate::limits::MAX_REQUESTS;
 use crate::log::{LogPlace, PgLog, Volumes};
@@ -42,10 +45,24 @@ pub use mutations::Rule;
 pub use reading::Pinned;
 pub use uploads::PartBytes;
 
-/// Whether a store may be founded now; the reason why not.
-pub type Founding = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Whether a store may be founded; the reason why not.
+pub struct Founding {
+    /// As far as this node knows.
+    pub check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// From now on nobody else founds one.
+    pub claim: Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+}
 
-/// The objects of a server, being served. Clones are the same one.
+impl Founding {
+    /// Nobody else may have a store.
+    pub fn free() -> Founding {
+        Founding { check: Box::new(|| Ok(())), claim: Box::new(|| Box::pin(async { Ok(()) })) }
+    }
+}
+
+const NO_LEASE: &str = "this node waits to hear that it is still the primary of the placement group";
+
+/// The objects of a server, or of a placement group, being served. Clones are the same one.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -127,6 +144,10 @@ impl Store {
         if let Some(error) = &loaded.obstacle {
             tracing::error!(%error, "the objects of volume buckets can't be used");
         }
+        Store::begin(env, loaded, founding).await
+    }
+
+    async fn begin(env: &Env, loaded: load::Loaded, founding: Founding) -> Store {
         let counters = Counters::default();
         counters.revoked.store(loaded.revoked.len() as u64, Ordering::Relaxed);
         let log = OnceLock::new();
@@ -174,22 +195,31 @@ impl Store {
         }
     }
 
+    /// The objects of a placement group, at its primary: what the group's volume has, and the entries of its log. `next` is the number of the next one.
+    pub async fn open_group(
+        env: &Env,
+        volume: LogicalVolume,
+        log: PgLog,
+        entries: Vec<(Opseq, bytes::Bytes)>,
+        next: Opseq,
+    ) -> Result<Store, EngineError> {
+        let loaded = load::load_group(volume, log, entries, next).await?;
+        Ok(Store::begin(env, loaded, Founding::free()).await)
+    }
+
     /// A page of names.
     pub fn list(&self, query: &ListQuery) -> Result<ListPage, EngineError> {
-        self.inner.check_usable()?;
-        Ok(self.inner.state.lock().pg.list(query))
+        self.inner.look(|state| state.pg.list(query))
     }
 
     /// A page of open uploads.
     pub fn list_uploads(&self, query: &UploadQuery) -> Result<UploadPage, EngineError> {
-        self.inner.check_usable()?;
-        Ok(self.inner.state.lock().pg.list_uploads(query))
+        self.inner.look(|state| state.pg.list_uploads(query))
     }
 
     /// Whether a bucket has no object and no upload.
     pub fn is_empty(&self, bucket: BucketId) -> Result<bool, EngineError> {
-        self.inner.check_usable()?;
-        Ok(self.inner.state.lock().pg.is_empty(bucket))
+        self.inner.look(|state| state.pg.is_empty(bucket))
     }
 
     /// The fsck: what is wrong with the owners of blocks, if anything is.
@@ -238,22 +268,40 @@ impl Inner {
         }
         match self.log.get() {
             Some(_) => Ok(()),
-            None => (self.founding)().map_err(|reason| EngineError::DeviceMissing { reason }),
+            None => (self.founding.check)().map_err(|reason| EngineError::DeviceMissing { reason }),
+        }
+    }
+
+    /// Looks at the state. In a cluster that counts only if this node may answer, and still may after the look.
+    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> Result<T, EngineError> {
+        self.check_usable()?;
+        let seen = look(&self.state.lock());
+        match self.log.get().is_none_or(PgLog::may_read) {
+            true => Ok(seen),
+            false => Err(unavailable(NO_LEASE.to_owned())),
         }
     }
 
     fn index_of(&self, device: DeviceId) -> Option<VolumeIndex> {
-        let at = |volume: &Option<Volume>| volume.as_ref().is_some_and(|volume| volume.device() == device);
+        let at = |volume: &Option<LogicalVolume>| volume.as_ref().is_some_and(|volume| volume.device() == device);
         self.volumes.all.iter().position(at).map(|index| VolumeIndex(index as u16))
     }
 
-    fn home(&self) -> Volume {
+    fn home(&self) -> LogicalVolume {
         let home = self.state.lock().pg.home().expect("a store that is founded has a home");
         self.volumes.all[usize::from(home.0)].clone().expect("the home device is there")
     }
 
     fn log(&self) -> &PgLog {
         self.log.get().expect("a store that is founded has a log")
+    }
+
+    /// What a request is told of an error of a volume. A copy that fails ends all writing: the next view goes on without it.
+    fn refuse(&self, error: &BlockError) -> EngineError {
+        match error {
+            BlockError::Copy { kind, .. } if *kind != ErrorKind::Full => self.fail(error),
+            _ => refusal(error),
+        }
     }
 
     /// Ends all writing: what the medium holds is known again after the next start.
@@ -284,7 +332,7 @@ impl State {
 }
 
 /// Where the log stands on a volume.
-fn log_place(volume: &Volume) -> LogPlace {
+fn log_place(volume: &LogicalVolume) -> LogPlace {
     LogPlace::of(volume.byte_count())
 }
 
@@ -293,7 +341,7 @@ fn unavailable(reason: String) -> EngineError {
 }
 
 /// What a request is told of an error of a volume.
-fn refusal(error: &VolumeError) -> EngineError {
+fn refusal(error: &BlockError) -> EngineError {
     match error.kind() {
         ErrorKind::Full => EngineError::Full,
         ErrorKind::Busy => EngineError::Busy { reason: error.to_string() },
@@ -303,3 +351,6 @@ fn refusal(error: &VolumeError) -> EngineError {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub use tests::support as test_support;

@@ -48,6 +48,11 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Of a store that has nothing.
+    pub fn first(segment_bytes: u64, volumes: Vec<DeviceUuid>) -> Superblock {
+        Superblock { sequence: 1, keep_from: 1, segment_bytes, dump_bytes: 0, last_chunk: None, dump: 0, volumes }
+    }
+
     pub fn slot(&self) -> u64 {
         self.sequence % SUPERBLOCK_SLOTS
     }

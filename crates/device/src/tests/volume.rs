@@ -65,6 +65,23 @@ fn lent(device: &Device) -> Vec<ZoneIndex> {
 }
 
 #[test]
+fn parts_of_a_volume_have_addresses_of_their_own() {
+    let env = Env::simulated(1);
+    let (_disk, device, first) = fresh_volume(&env);
+    let third = first.part(2);
+    reserve(&first, 0, UNIT).expect("gets space");
+    reserve(&third, UNIT, UNIT).expect("gets space");
+    write(&first, 0, blocks(1, 1)).expect("writes");
+    write(&third, UNIT, blocks(3, 1)).expect("writes");
+    assert_eq!((first.units(), third.units(), first.parts()), (vec![0], vec![1], vec![0, 2]));
+    assert_eq!(read(&first, 0, BLOCK_BYTES), vec![1; BLOCK_BYTES]);
+    assert_eq!(read(&third, 0, BLOCK_BYTES), vec![0; BLOCK_BYTES]);
+    assert_eq!(read(&third, UNIT, BLOCK_BYTES), vec![3; BLOCK_BYTES]);
+    give_back(&third, 1);
+    assert_eq!((first.units(), third.units(), device.usage().lent_zones), (vec![0], vec![], 1));
+}
+
+#[test]
 fn a_volume_takes_space_where_it_is_written_to_and_reads_as_zeros_elsewhere() {
     let env = Env::simulated(1);
     let (disk, device, volume) = fresh_volume(&env);

@@ -10,15 +10,16 @@ use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AcceptLosses, AddCredential, AddDevice, BeginPurge, BeginRemoval, BeginStart, BucketEngine, CloseImage, Command,
-    CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup, EtagMode, FileQuota, FinishFounding,
-    FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind,
-    InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting,
-    OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage, RaiseFormatVersion, ReactivateBucket, Redundancy,
-    RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket, RemoveCredential, RemoveDevice,
-    RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage, ResizeFileVolume, ResizeImage, RestoreImage,
-    RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState, SetGroupMembers,
-    SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError, UnlockImage, UpdateDevice, UseDevices,
+    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, BeginPurge, BeginRemoval, BeginStart, BucketEngine,
+    ClaimLoneStore, CloseImage, Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup,
+    EtagMode, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView,
+    GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView,
+    LeaveCell, MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
+    RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
+    RemoveBucket, RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
+    ResizeFileVolume, ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn,
+    SetDeviceOut, SetDeviceState, SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError,
+    UnlockImage, UpdateDevice, UseDevices,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -46,6 +47,9 @@ const KINDS_OF_IMAGES: u64 = 21;
 /// Kinds of commands in [`random_command_of_files`].
 const KINDS_OF_FILES: u64 = 4;
 
+/// Kinds of commands in [`random_command_of_placements`].
+const KINDS_OF_PLACEMENTS: u64 = 3;
+
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
     let name = format!("bucket-{}", below(4));
@@ -53,7 +57,7 @@ pub(super) fn random_command(env: &Env) -> Command {
     let device = DeviceId(below(6) as u32);
     let access_key = format!("KEY{}", below(4));
     let bytes = || (0..below(200)).map(|_| below(256) as u8).collect::<Vec<u8>>();
-    match below(KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES + KINDS_OF_FILES) {
+    match below(KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES + KINDS_OF_FILES + KINDS_OF_PLACEMENTS) {
         0 => InitCluster { id: ClusterId([below(256) as u8; 16]), format_version: 1, created_ms: below(1_000) }.into(),
         1 => RaiseFormatVersion { format_version: below(5) as u32 }.into(),
         2 => AddDevice { uuid: DeviceUuid([below(6) as u8; 16]), path: name, capacity_bytes: below(1 << 40) }.into(),
@@ -93,6 +97,9 @@ pub(super) fn random_command(env: &Env) -> Command {
         kind if kind < KINDS + KINDS_OF_CELLS => random_command_of_cells(env),
         kind if kind < KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS => random_command_of_shards(env),
         kind if kind < KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES => random_command_of_images(env),
+        kind if kind >= KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES + KINDS_OF_FILES => {
+            random_command_of_placements(env)
+        }
         _ => random_command_of_files(env),
     }
 }
@@ -187,6 +194,21 @@ fn random_command_of_images(env: &Env) -> Command {
         18 => BeginPurge { id }.into(),
         19 => AcceptLosses { id }.into(),
         _ => RenameImage { id, name: text("image", 3) }.into(),
+    }
+}
+
+/// Few groups, mostly their first views: a later one must name the one before it.
+fn random_command_of_placements(env: &Env) -> Command {
+    let below = |bound| env.random_below(bound);
+    let (group, view) = (below(3) as u32, ViewNumber(below(200)));
+    let node = NodeId(1 + below(4) as u32);
+    match below(KINDS_OF_PLACEMENTS) {
+        0 => {
+            let after = (below(2) == 0).then_some(view);
+            NamePlacement { group, after, primary: node, voters: vec![node], learners: Vec::new() }.into()
+        }
+        1 => ActivatePlacement { group, view }.into(),
+        _ => ClaimLoneStore { node }.into(),
     }
 }
 

@@ -361,9 +361,12 @@ async fn a_bucket_of_an_engine_that_does_not_run_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_cluster_of_several_nodes_refuses_the_volume_engine() {
+async fn a_cluster_of_two_nodes_refuses_the_volume_engine() {
     let world = World::new().await;
-    for number in 1..=2 {
+    for number in 1..=3 {
+        if number == 3 {
+            refuses_the_volume_engine(&world).await;
+        }
         let node = RegisterNode {
             identity: NodeIdentity([number; 16]),
             name: format!("n{number}"),
@@ -378,6 +381,11 @@ async fn a_cluster_of_several_nodes_refuses_the_volume_engine() {
         };
         world.manager.register_node(node).await.expect("registers");
     }
+    let options = BucketOptions { engine: BucketEngine::Volume, ..BucketOptions::default() };
+    world.service.create_bucket(&user("alice"), "volumes", options).await.expect("three nodes have three copies");
+}
+
+async fn refuses_the_volume_engine(world: &World) {
     for engine in [BucketEngine::Volume, BucketEngine::VolumeStrict] {
         let options = BucketOptions { engine, ..BucketOptions::default() };
         let outcome = world.service.create_bucket(&user("alice"), "volumes", options).await;

@@ -90,6 +90,30 @@ impl Pg {
         }
     }
 
+    /// Contents of the same rows as those of a slice.
+    pub fn contents(&self, cursor: &Cursor) -> (Vec<Arc<Content>>, Option<Cursor>) {
+        let mut contents = Vec::new();
+        match cursor {
+            Cursor::Uploads(last) => {
+                let mut last_key = None;
+                for (key, upload) in self.uploads.range(after(last.as_ref())).take(SLICE_ROWS) {
+                    contents.extend(upload.parts.values().map(|part| part.content.clone()));
+                    last_key = Some(key.clone());
+                }
+                (contents, Some(last_key.map_or(Cursor::Objects(None), |key| Cursor::Uploads(Some(key)))))
+            }
+            Cursor::Outcomes(_) => (contents, Some(Cursor::Objects(None))),
+            Cursor::Objects(last) => {
+                let mut last_name = None;
+                for (name, object) in self.objects.range(after(last.as_ref())).take(SLICE_ROWS) {
+                    contents.push(object.content.clone());
+                    last_name = Some(name.clone());
+                }
+                (contents, last_name.map(|name| Cursor::Objects(Some(name))))
+            }
+        }
+    }
+
     /// Reads all rows of a dump. None where they are damaged.
     pub fn load_rows(&mut self, mut bytes: &[u8]) -> Option<()> {
         while !bytes.is_empty() {

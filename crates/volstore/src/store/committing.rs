@@ -10,9 +10,10 @@ use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
 
 use super::held::Held;
-use super::{Inner, refusal, unavailable};
+use super::{Inner, unavailable};
 use crate::content::{Extent, Piece};
 use crate::limits::{DUMP_AT_SEGMENTS, HOLD_AT_SEGMENTS};
+use crate::log::LogError;
 use crate::name::Opseq;
 use crate::record::{Mutation, Record};
 use crate::sums::sums_of;
@@ -81,7 +82,7 @@ impl Inner {
             );
             return Err(EngineError::Invalid { reason });
         }
-        let room = log.reserve(bytes).await.map_err(|error| self.fail(&error))?;
+        let room = log.reserve(bytes).await.map_err(|error| self.not_logged(&error))?;
         let (opseq, pending) = {
             let mut state = self.state.lock();
             state.check_writable()?;
@@ -95,7 +96,7 @@ impl Inner {
                 Ok(appended) => appended,
                 Err(error) => {
                     drop(state);
-                    return Err(self.fail(&error));
+                    return Err(self.not_logged(&error));
                 }
             };
             if record.mutation.content().is_some() {
@@ -108,7 +109,7 @@ impl Inner {
             (opseq, pending)
         };
         let (written, logged) = join(self.write(writes), pending).await;
-        logged.map_err(|error| self.fail(&error))?;
+        logged.map_err(|error| self.not_logged(&error))?;
         written?;
         {
             let mut state = self.state.lock();
@@ -122,6 +123,15 @@ impl Inner {
             self.begin_dump();
         }
         Ok(opseq)
+    }
+
+    /// A log that is full takes records later; one that has another primary ends this store anyway.
+    fn not_logged(&self, error: &LogError) -> EngineError {
+        match error {
+            LogError::Wal(_) => self.fail(error),
+            LogError::Full => EngineError::Busy { reason: error.to_string() },
+            LogError::NotServing { .. } => unavailable(error.to_string()),
+        }
     }
 
     /// Waits while the log is nearly full. What gives space back does not wait.
@@ -139,7 +149,7 @@ impl Inner {
 
     /// Has all that is done be settled, so that blocks which it gave up can be used again.
     pub(super) async fn settle(&self) -> Result<(), EngineError> {
-        self.volumes.settle().await.map_err(|error| refusal(&error))?;
+        self.volumes.settle().await.map_err(|error| self.refuse(&error))?;
         if self.state.lock().pg.release(self.volumes.settled_below()) {
             self.changed.notify_waiters();
         }

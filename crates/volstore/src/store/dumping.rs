@@ -91,7 +91,7 @@ impl Inner {
             state.superblock = Some(superblock);
             state.pg.replace_dump(std::mem::take(&mut dump.extents));
         }
-        self.log().truncate_before(keep_from);
+        self.log().truncate_before(keep_from).await;
         self.counters.dumps.fetch_add(1, Ordering::Relaxed);
         self.counters.dump_bytes.fetch_add(dump.written, Ordering::Relaxed);
         self.changed.notify_waiters();
@@ -107,7 +107,7 @@ impl Inner {
         for extent in extents {
             let taken = dump.rows.len().min(chunk_room(extent.count));
             let rows: Vec<u8> = dump.rows.drain(..taken).collect();
-            let uuid = home.device_uuid().0;
+            let uuid = home.uuid().0;
             let chunk = encode_chunk(extent.count, &rows, dump.last_chunk, &uuid, dump.number);
             home.write(extent.offset(), chunk).await.map_err(|error| self.fail(&error))?;
             dump.written += taken as u64;

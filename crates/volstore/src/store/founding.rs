@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ::engine::EngineError;
 
 use super::{Inner, log_place, refusal, unavailable};
+use crate::blocks::LogicalVolume;
 use crate::content::VolumeIndex;
 use crate::log::PgLog;
 use crate::name::Opseq;
 use crate::record::Mutation;
 use crate::superblock::Superblock;
-use device::Volume;
 use types::limits::BLOCK_BYTES;
 
 /// The number of a log's first record.
@@ -28,26 +28,21 @@ impl Inner {
             return Ok(());
         }
         self.state.lock().check_writable()?;
+        (self.founding.claim)().await.map_err(|reason| EngineError::DeviceMissing { reason })?;
         let there = self.volumes.all.iter().enumerate().filter_map(|(index, volume)| Some((index, volume.as_ref()?)));
         let roomiest = there.max_by_key(|(_, volume)| volume.room_bytes());
         let (index, home) = roomiest.ok_or_else(|| unavailable("this server has no device".to_owned()))?;
+        let LogicalVolume::Local(device) = home.clone() else { unreachable!("a group has its log from the start") };
         let place = log_place(home);
         let units = (place.fixed_blocks() * BLOCK_BYTES as u64).div_ceil(home.unit_bytes());
         if let Err(error) = home.reserve(0, units * home.unit_bytes()).await {
             give_back_all(home).await;
             return Err(refusal(&error));
         }
-        let superblock = Superblock {
-            sequence: 1,
-            keep_from: FIRST_OPSEQ.0,
-            segment_bytes: place.segment_bytes,
-            dump_bytes: 0,
-            last_chunk: None,
-            dump: 0,
-            volumes: self.volumes.all.iter().flatten().map(Volume::device_uuid).collect(),
-        };
+        let uuids = self.volumes.all.iter().flatten().map(LogicalVolume::uuid).collect();
+        let superblock = Superblock::first(place.segment_bytes, uuids);
         self.put_superblock_on(home, &superblock).await?;
-        let opened = PgLog::open(&self.env, self.volumes.clone(), home.clone(), place, FIRST_OPSEQ, &mut |_, _| {}).await;
+        let opened = PgLog::open(&self.env, self.volumes.clone(), device, place, FIRST_OPSEQ, &mut |_, _| {}).await;
         let log = opened.map_err(|error| self.fail(&error))?;
         {
             let mut state = self.state.lock();
@@ -71,6 +66,7 @@ impl Inner {
             // What was found is durable behind it, in every mode of the device.
             self.volumes.settle().await.map_err(|error| self.fail(&error))?;
             if !revoked.is_empty() {
+                env::mark("volume engine: puts were revoked");
                 tracing::warn!(count = revoked.len(), "puts that were not answered before the last end have left no content");
                 self.commit(Mutation::Revoke { revoked }, Default::default(), None).await?;
             }
@@ -86,8 +82,8 @@ impl Inner {
         self.put_superblock_on(&self.home(), superblock).await
     }
 
-    async fn put_superblock_on(&self, home: &Volume, superblock: &Superblock) -> Result<(), EngineError> {
-        let block = superblock.encode(&home.device_uuid());
+    async fn put_superblock_on(&self, home: &LogicalVolume, superblock: &Superblock) -> Result<(), EngineError> {
+        let block = superblock.encode(&home.uuid());
         let offset = superblock.slot() * BLOCK_BYTES as u64;
         home.write(offset, block).await.map_err(|error| self.fail(&error))?;
         home.flush().await.map_err(|error| self.fail(&error))
@@ -95,7 +91,7 @@ impl Inner {
 }
 
 /// Nothing stands in a volume: its units go back.
-pub async fn give_back_all(volume: &Volume) {
+pub async fn give_back_all(volume: &LogicalVolume) {
     for unit in volume.units() {
         if let Err(error) = volume.give_back(unit).await {
             tracing::warn!(device = volume.device().0, unit, %error, "space was not given back");

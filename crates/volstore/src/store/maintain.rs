@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::engine::EngineError;
 use device::Finishing;
 
-use super::{Inner, Store, refusal};
+use super::{Inner, Store};
 use crate::content::VolumeIndex;
 use crate::limits::{AHEAD_SHARE, MAINTAIN_INTERVAL};
 use crate::record::Mutation;
@@ -46,6 +46,9 @@ impl Inner {
     /// Gives units back in which all is free. What the next dump needs stays, and a part of a unit for puts to come.
     async fn return_units(&self, index: VolumeIndex) -> Result<(), EngineError> {
         let Ok(volume) = self.volumes.get(index) else { return Ok(()) };
+        if !volume.gives_back() {
+            return Ok(());
+        }
         let _turn = self.growing.lock().await;
         let empty = self.state.lock().pg.space(index).map(|space| space.empty_units()).unwrap_or_default();
         for unit in empty {
@@ -63,8 +66,8 @@ impl Inner {
                 }
             }
             // What gave its blocks up stands on the medium before other owners write there.
-            volume.flush().await.map_err(|error| refusal(&error))?;
-            volume.give_back(unit).await.map_err(|error| refusal(&error))?;
+            volume.flush().await.map_err(|error| self.refuse(&error))?;
+            volume.give_back(unit).await.map_err(|error| self.refuse(&error))?;
         }
         Ok(())
     }

@@ -112,7 +112,7 @@ impl Inner {
     async fn set_tags(self: Arc<Self>, name: Name, tags: Vec<(Bytes, Bytes)>) -> Result<Committed, EngineError> {
         self.check_usable()?;
         let _latch = self.latches.alone(&name).await;
-        let head = self.state.lock().pg.object(&name).cloned().ok_or(EngineError::NotFound)?;
+        let head = self.look(|state| state.pg.object(&name).cloned())?.ok_or(EngineError::NotFound)?;
         self.log_turn().await?;
         let held = Some(self.allocate(0).await?);
         let attributes = Attributes { tags, ..attributes_of(&head.attributes) };
@@ -128,13 +128,13 @@ impl Inner {
             true => self.latches.shared(&name).await,
             false => self.latches.alone(&name).await,
         };
-        {
-            let state = self.state.lock();
+        let is_there = self.look(|state| {
             state.pg.check_condition(&name, &condition).map_err(unmet)?;
-            if state.pg.object(&name).is_none() {
-                // What is pending on the name, if anything is, comes after this.
-                return Ok(());
-            }
+            Ok::<bool, EngineError>(state.pg.object(&name).is_some())
+        });
+        if !is_there?? {
+            // What is pending on the name, if anything is, comes after this.
+            return Ok(());
         }
         self.commit(Mutation::Delete { name }, Default::default(), None).await.map(drop)
     }
@@ -154,13 +154,14 @@ impl Inner {
 
     /// The caller holds the name alone, unless the rule lets everything in.
     pub(super) fn check_rule(&self, name: &Name, rule: &Rule) -> Result<(), EngineError> {
-        let state = self.state.lock();
-        state.pg.check_condition(name, &rule.condition).map_err(unmet)?;
-        if rule.is_strict && state.pg.object(name).is_some() {
-            let reason = "the bucket is strict: an object that is there is not overwritten; delete it first".to_owned();
-            return Err(EngineError::Conflict { reason });
-        }
-        Ok(())
+        self.look(|state| {
+            state.pg.check_condition(name, &rule.condition).map_err(unmet)?;
+            if rule.is_strict && state.pg.object(name).is_some() {
+                let reason = "the bucket is strict: an object that is there is not overwritten; delete it first".to_owned();
+                return Err(EngineError::Conflict { reason });
+            }
+            Ok(())
+        })?
     }
 }
 

@@ -6,23 +6,18 @@ use std::sync::atomic::Ordering;
 
 use ::engine::EngineError;
 use bytes::{Bytes, BytesMut};
-use device::Volume;
 use futures_util::future::try_join_all;
 use types::limits::BLOCK_BYTES;
 
-use super::{Inner, Store, refusal};
+use disk::AlignedBuf;
+
+use super::{Inner, NO_LEASE, Store, refusal, unavailable};
+use crate::blocks::{LogicalVolume, Way};
 use crate::content::{Content, Extent, Object, Piece, VolumeIndex};
 use crate::limits::SUM_BYTES;
 use crate::log::Volumes;
 use crate::name::Name;
 use crate::sums::crc;
-
-/// Whether bytes come from the page cache, where it has them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Cached,
-    Medium,
-}
 
 /// A version that is read. Dropped, its blocks may be used again.
 pub struct Pinned {
@@ -59,8 +54,7 @@ impl Drop for Pinned {
 impl Store {
     /// The visible version of a name.
     pub fn pin(&self, name: &Name) -> Result<Option<Pinned>, EngineError> {
-        self.inner.check_usable()?;
-        let object = self.inner.state.lock().pg.object(name).cloned();
+        let object = self.inner.look(|state| state.pg.object(name).cloned())?;
         Ok(object.map(|object| Pinned { inner: self.inner.clone(), object: Some(object) }))
     }
 }
@@ -82,18 +76,28 @@ fn locate<'a>(content: &'a Content, range: &Range<u64>) -> Option<(&'a Piece, Ra
 }
 
 impl Inner {
-    /// Bytes of a piece. A mismatch in the cache is read from the medium before it counts.
+    /// Bytes of a piece. A mismatch in the cache is read from the medium, and from other copies, before it counts.
     async fn read_piece(&self, piece: &Piece, within: Range<usize>) -> Result<Bytes, EngineError> {
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         let first_sum = within.start / SUM_BYTES;
         let from = first_sum * SUM_BYTES;
         let to = within.end.next_multiple_of(SUM_BYTES).min(piece.length as usize);
-        for way in [Way::Cached, Way::Medium] {
-            let bytes = self.volumes.read_blocks(piece, from, to, way).await?;
+        let copies = self.volumes.copies_of(piece)?;
+        let ways = std::iter::once((0, Way::Cached)).chain((0..copies).map(|copy| (copy, Way::Medium)));
+        for (copy, way) in ways {
+            let read = self.volumes.read_blocks(piece, from..to, copy, way).await;
+            let bytes = match read {
+                Err(_) if copies > 1 => continue,
+                read => read?,
+            };
             self.counters.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             if bytes.chunks(SUM_BYTES).zip(&piece.sums[first_sum..]).all(|(part, sum)| crc(part) == *sum) {
                 return Ok(bytes.slice(within.start - from..within.end - from));
             }
+        }
+        if !self.log().may_read() {
+            // Another primary may have used the blocks again.
+            return Err(unavailable(NO_LEASE.to_owned()));
         }
         self.counters.damaged.fetch_add(1, Ordering::Relaxed);
         let Extent { volume, first, .. } = piece.extents[0];
@@ -105,21 +109,61 @@ impl Inner {
 
 impl Volumes {
     /// The volume of a number.
-    pub fn get(&self, index: VolumeIndex) -> Result<&Volume, EngineError> {
+    pub fn get(&self, index: VolumeIndex) -> Result<&LogicalVolume, EngineError> {
         let volume = self.all.get(usize::from(index.0)).and_then(Option::as_ref);
         volume.ok_or_else(|| EngineError::DeviceMissing {
             reason: format!("the object is on device {} of the volume engine's table, which is missing: attach it", index.0),
         })
     }
 
-    /// Whether the medium has all bytes of a piece.
-    pub async fn has_piece(&self, piece: &Piece) -> Result<bool, EngineError> {
-        let bytes = self.read_blocks(piece, 0, piece.length as usize, Way::Medium).await?;
-        Ok(bytes.chunks(SUM_BYTES).zip(&piece.sums).all(|(part, sum)| crc(part) == *sum))
+    /// Copies of a piece.
+    fn copies_of(&self, piece: &Piece) -> Result<usize, EngineError> {
+        Ok(self.get(piece.extents[0].volume)?.copies())
     }
 
-    /// Bytes of a piece from a block's start on.
-    async fn read_blocks(&self, piece: &Piece, from: usize, to: usize, way: Way) -> Result<Bytes, EngineError> {
+    /// Whether the medium has all bytes of a piece. A copy that lacks them gets them from one that has them.
+    pub async fn ensure_piece(&self, piece: &Piece) -> Result<bool, EngineError> {
+        let lacking = self.lacking_copies(piece).await?;
+        if lacking.is_empty() {
+            return Ok(true);
+        }
+        let Some(good) = self.whole_piece(piece).await? else { return Ok(false) };
+        env::mark("volume engine: a copy was mended");
+        for copy in lacking {
+            for (extent, blocks) in blocks_of(piece, &good) {
+                let repaired = self.get(extent.volume)?.repair(copy, extent.offset(), blocks).await;
+                repaired.map_err(|error| refusal(&error))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Copies that lack bytes of a piece.
+    pub async fn lacking_copies(&self, piece: &Piece) -> Result<Vec<usize>, EngineError> {
+        let mut lacking = Vec::new();
+        for copy in 0..self.copies_of(piece)? {
+            let bytes = self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await?;
+            if !is_whole(piece, &bytes) {
+                lacking.push(copy);
+            }
+        }
+        Ok(lacking)
+    }
+
+    /// Bytes of a piece, as any copy has them that is right.
+    pub async fn whole_piece(&self, piece: &Piece) -> Result<Option<Bytes>, EngineError> {
+        for copy in 0..self.copies_of(piece)? {
+            let read = self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await;
+            if let Some(bytes) = read.ok().filter(|bytes| is_whole(piece, bytes)) {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of a piece from a block's start on, of one copy.
+    async fn read_blocks(&self, piece: &Piece, bytes: Range<usize>, copy: usize, way: Way) -> Result<Bytes, EngineError> {
+        let (from, to) = (bytes.start, bytes.end);
         let (first, end) = (from / BLOCK_BYTES, to.div_ceil(BLOCK_BYTES));
         let mut runs: Vec<(Extent, usize)> = Vec::new();
         let mut at = 0;
@@ -134,11 +178,7 @@ impl Volumes {
         let reading = runs.iter().map(async |(extent, count)| {
             let volume = self.get(extent.volume)?;
             let (offset, len) = (extent.offset(), count * BLOCK_BYTES);
-            let read = match way {
-                Way::Cached => volume.read(offset, len).await,
-                Way::Medium => volume.read_medium(offset, len).await,
-            };
-            read.map_err(|error| refusal(&error))
+            volume.read(copy, offset, len, way).await.map_err(|error| refusal(&error))
         });
         let mut bufs = try_join_all(reading).await?;
         if let [_] = bufs[..] {
@@ -150,4 +190,20 @@ impl Volumes {
         bytes.truncate(to - from);
         Ok(bytes.freeze())
     }
+}
+
+fn is_whole(piece: &Piece, bytes: &[u8]) -> bool {
+    bytes.chunks(SUM_BYTES).zip(&piece.sums).all(|(part, sum)| crc(part) == *sum)
+}
+
+/// A piece's bytes by extent, in whole blocks.
+pub fn blocks_of<'a>(piece: &'a Piece, bytes: &'a [u8]) -> impl Iterator<Item = (Extent, AlignedBuf)> + 'a {
+    let mut rest = bytes;
+    piece.extents.iter().map(move |extent| {
+        let (own, later) = rest.split_at(extent.bytes().min(rest.len()));
+        rest = later;
+        let mut buf = AlignedBuf::copy_of(own);
+        buf.pad_to_block();
+        (*extent, buf)
+    })
 }

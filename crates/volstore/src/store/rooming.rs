@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use ::engine::EngineError;
 use types::limits::BLOCK_BYTES;
 
+use super::Inner;
 use super::held::Held;
-use super::{Inner, refusal};
 use crate::content::{Extent, VolumeIndex};
 use crate::limits::AHEAD_SHARE;
 use crate::pg::Purpose;
@@ -69,7 +69,7 @@ impl Inner {
         }
         let mut rooms: Vec<(u64, VolumeIndex)> = Vec::new();
         for (index, volume) in self.volumes.all.iter().enumerate() {
-            if let Some(volume) = volume.as_ref().filter(|volume| !volume.hangs() && volume.poisoned_by().is_none()) {
+            if let Some(volume) = volume.as_ref().filter(|volume| volume.takes_writes()) {
                 rooms.push((volume.room_bytes(), VolumeIndex(index as u16)));
             }
         }
@@ -95,7 +95,7 @@ impl Inner {
         let volume = self.volumes.get(index)?;
         let unit = self.state.lock().pg.space(index).and_then(|space| space.next_unit()).ok_or(EngineError::Full)?;
         let unit_bytes = volume.unit_bytes();
-        volume.reserve(u64::from(unit) * unit_bytes, unit_bytes).await.map_err(|error| refusal(&error))?;
+        volume.reserve(u64::from(unit) * unit_bytes, unit_bytes).await.map_err(|error| self.refuse(&error))?;
         self.state.lock().pg.space(index).expect("its device is there").add_unit(unit);
         Ok(())
     }

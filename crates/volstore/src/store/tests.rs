@@ -1,4 +1,4 @@
 mod conformance;
 mod crash;
 mod space;
-mod support;
+pub mod support;

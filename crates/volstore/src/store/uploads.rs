@@ -73,7 +73,7 @@ impl Store {
 
 impl Inner {
     fn with_upload<T>(&self, upload: &UploadName, look: impl FnOnce(&Upload) -> T) -> Result<T, EngineError> {
-        self.state.lock().pg.upload(upload).map(look).ok_or(EngineError::NoSuchUpload)
+        self.look(|state| state.pg.upload(upload).map(look))?.ok_or(EngineError::NoSuchUpload)
     }
 
     /// Ids of one key ascend with the time at which their uploads were opened.
@@ -148,7 +148,7 @@ impl Inner {
         self.check_usable()?;
         let encoded = encode(&attributes)?;
         let _latch = self.latches.alone(&upload.0).await;
-        if let Some(outcome) = self.state.lock().pg.outcome(&upload) {
+        if let Some(outcome) = self.look(|state| state.pg.outcome(&upload).cloned())? {
             return Ok(committed(&attributes_of(&outcome.attributes), outcome.opseq));
         }
         self.with_upload(&upload, |open| check_parts(open, &parts))??;

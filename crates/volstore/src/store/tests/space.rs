@@ -4,6 +4,8 @@ use ::engine::{Condition, Content, EngineError, ObjectEngine};
 use device::SyncMode;
 use types::limits::CHUNK_BYTES;
 
+use crate::store::Founding;
+
 use super::support::{Rig, bytes, key};
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +171,7 @@ async fn contents_spread_over_devices_and_one_that_is_missing_is_told() {
     let env = rig.env.clone();
     let config = device::DeviceConfig { prewrite_zones: 0, ..device::DeviceConfig::default() };
     let other = device::Device::open(std::sync::Arc::new(disks[1 - home].clone()), &env, config).await.expect("opens");
-    let founding = Box::new(|| Err("device 7 is missing".to_owned()));
+    let founding = Founding { check: Box::new(|| Err("device 7 is missing".to_owned())), ..Founding::free() };
     let store = crate::store::Store::open(&env, vec![other.volume(super::support::OWNER)], founding).await;
     let read = crate::interface::VolumeEngine::overwriting(store).info(&key("1")).await;
     assert!(matches!(read, Err(EngineError::DeviceMissing { .. })), "{read:?}");

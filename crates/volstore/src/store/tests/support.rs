@@ -16,7 +16,7 @@ use types::limits::{CHUNK_BYTES, MAX_SMALL_BYTES};
 use types::{BucketId, CellId, ClusterId, DeviceId};
 
 use crate::interface::VolumeEngine;
-use crate::store::Store;
+use crate::store::{Founding, Store};
 
 /// 256 blocks.
 pub const UNIT_BYTES: u64 = 1 << 20;
@@ -56,7 +56,7 @@ impl Rig {
             devices.push(Device::open(Arc::new(disk.clone()), env, config).await.expect("the device opens"));
         }
         let volumes = devices.iter().map(|device| device.volume(OWNER)).collect();
-        let store = Store::open(env, volumes, Box::new(|| Ok(()))).await;
+        let store = Store::open(env, volumes, Founding::free()).await;
         Rig { env: env.clone(), disks, devices, store, sync }
     }
 
@@ -111,7 +111,7 @@ impl Rig {
     }
 }
 
-pub async fn put(engine: &VolumeEngine, name: &str, bytes: Vec<u8>) -> Result<(), EngineError> {
+pub async fn put(engine: &dyn ObjectEngine, name: &str, bytes: Vec<u8>) -> Result<(), EngineError> {
     let attributes = attributes_of(&bytes);
     if bytes.len() <= MAX_SMALL_BYTES {
         return engine.put(&key(name), attributes, smallvec![bytes.into()], Condition::None).await.map(drop);
@@ -123,7 +123,7 @@ pub async fn put(engine: &VolumeEngine, name: &str, bytes: Vec<u8>) -> Result<()
     engine.commit(&key(name), staged, attributes, Condition::None).await.map(drop)
 }
 
-pub async fn get(engine: &VolumeEngine, name: &str) -> Result<Option<Vec<u8>>, EngineError> {
+pub async fn get(engine: &dyn ObjectEngine, name: &str) -> Result<Option<Vec<u8>>, EngineError> {
     let found = match engine.open(&key(name)).await {
         Ok(found) => found,
         Err(EngineError::NotFound) => return Ok(None),
@@ -152,7 +152,7 @@ pub fn key(name: &str) -> ObjectKey {
     ObjectKey::new(BucketId(7), Bytes::copy_from_slice(name.as_bytes())).expect("a test's key is one")
 }
 
-fn format_options(number: u32, zones: u64) -> FormatOptions {
+pub fn format_options(number: u32, zones: u64) -> FormatOptions {
     let zone_bytes = ZONE_DATA_START + UNIT_BYTES;
     FormatOptions {
         cluster: ClusterId([9; 16]),

@@ -1,0 +1,65 @@
+//! Blocks of this node's copies, for the primaries of their groups.
+
+use std::sync::Arc;
+
+use allack::OpSeq;
+use bytes::Bytes;
+use device::VolumeError;
+use disk::AlignedBuf;
+use net::{BoxFuture, Refusal, Request, Service};
+use types::ErrorKind;
+
+use crate::blocks::{Way, read_local};
+use crate::members::{Group, Members};
+use crate::mirror::units_of;
+use crate::place::Place;
+use crate::wire::{BlockAnswer, BlockAsk, BlockQuestion};
+
+/// Answers questions about blocks.
+pub struct BlockService(pub Place);
+
+impl Service for BlockService {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let question = BlockQuestion::decode(request.payload).ok_or_else(|| Refusal::new("no question about blocks"))?;
+            let members = self.0.members().ok_or_else(|| Refusal::early("this node is no member of a placement group yet"))?;
+            let early = || Refusal::early(format!("this node has no copy of placement group {} yet", question.group));
+            let group = members.group(question.group).ok_or_else(early)?;
+            // It is carried out to its end, whether the primary waits or not: so the ticket outlives all writing.
+            let (members, env) = (members.clone(), members.env.clone());
+            let work = async move { answer(&members, &group, question).await };
+            device::Finishing::new(&env, work).await.map(|answer| answer.encode())
+        })
+    }
+}
+
+async fn answer(members: &Arc<Members>, group: &Arc<Group>, question: BlockQuestion) -> Result<BlockAnswer, Refusal> {
+    let BlockQuestion { group: number, view, ask, .. } = question;
+    let another = || Refusal::new(format!("placement group {number} is not under view {view} here"));
+    let _ticket = group.admit(view).ok_or_else(another)?;
+    let volume = &group.volume;
+    let done = match ask {
+        BlockAsk::Units => return Ok(BlockAnswer::Units(units_of(volume))),
+        BlockAsk::Read { offset, len, is_from_medium } => {
+            let way = if is_from_medium { Way::Medium } else { Way::Cached };
+            let read = read_local(volume, offset, len as usize, way).await;
+            return read.map(|blocks| BlockAnswer::Bytes(Bytes::copy_from_slice(&blocks))).map_err(Refusal::new);
+        }
+        BlockAsk::Released { through } => {
+            members.release(group, OpSeq(through));
+            Ok(())
+        }
+        BlockAsk::Reserve { offset, len } => volume.reserve(offset, len).await,
+        BlockAsk::Write { offset, bytes } => volume.write(offset, AlignedBuf::copy_of(&bytes)).await,
+        BlockAsk::Flush => volume.flush().await,
+    };
+    match done {
+        Ok(()) => Ok(BlockAnswer::Done),
+        Err(error) if is_full(&error) => Ok(BlockAnswer::Full),
+        Err(error) => Err(Refusal::new(error)),
+    }
+}
+
+fn is_full(error: &VolumeError) -> bool {
+    error.kind() == ErrorKind::Full
+}

@@ -1,0 +1,155 @@
+//! Which nodes have the placement groups. It acts where the manager is led; what a primary sees for itself, it asks for itself.
+//!
+//! | a group | the next view |
+//! |---|---|
+//! | is wanted and not there | three nodes, the primary among them by turns |
+//! | has a primary that is silent or gone | the first voter of the last active membership that is there leads those that are there |
+//! | has a voter that is silent or gone | without it |
+//! | has too few members, and has rested | with a learner |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use env::Instant;
+use manager::{BucketEngine, NamePlacement, PLACEMENT_GROUPS, PlacementRecord, Snapshot};
+use subsystem::Silent;
+use types::{NodeId, ViewNumber};
+
+use crate::limits::{GROUP_COPIES, KEEPER_HEARING, KEEPER_INTERVAL, LEARNER_PAUSE};
+use crate::place::Place;
+
+/// For as long as the node lives.
+pub async fn keep(place: Place, silent: Silent) {
+    let (env, manager) = (place.env().clone(), place.manager().clone());
+    let mut leads_since = None;
+    let mut seen: BTreeMap<u32, (ViewNumber, Instant)> = BTreeMap::new();
+    loop {
+        env.sleep(KEEPER_INTERVAL).await;
+        if !manager.is_leader() {
+            leads_since = None;
+            continue;
+        }
+        let since = *leads_since.get_or_insert(env.now());
+        if env.now().saturating_duration_since(since) < KEEPER_HEARING || manager.fresh().await.is_err() {
+            continue;
+        }
+        let state = manager.snapshot();
+        let silent = silent();
+        let there: Vec<NodeId> = state.nodes().map(|node| node.id).filter(|node| !silent.contains(node)).collect();
+        for next in founded(&state, &there) {
+            name(&place, next).await;
+        }
+        for record in state.placements() {
+            let (view, named_at) = seen.entry(record.group).or_insert((record.view, env.now()));
+            if *view != record.view {
+                (*view, *named_at) = (record.view, env.now());
+            }
+            let has_rested = env.now().saturating_duration_since(*named_at) >= LEARNER_PAUSE;
+            if let Some(next) = next_view(record, &there, has_rested) {
+                name(&place, next).await;
+            }
+        }
+    }
+}
+
+async fn name(place: &Place, next: NamePlacement) {
+    tracing::info!(?next, "a placement group is to have another view");
+    if let Err(error) = place.manager().name_placement(next).await {
+        tracing::warn!(%error, "a view of a placement group was not named");
+    }
+}
+
+/// Groups that are to be founded: when there is a bucket that needs them, and nodes enough are there.
+fn founded(state: &Snapshot, there: &[NodeId]) -> Vec<NamePlacement> {
+    let is_wanted = state.buckets().iter().any(|bucket| bucket.engine != BucketEngine::Log);
+    if !is_wanted || there.len() < GROUP_COPIES || state.lone_store().is_some() {
+        return Vec::new();
+    }
+    let lacking = (0..PLACEMENT_GROUPS).filter(|group| state.placement(*group).is_none());
+    let first = |group: u32| {
+        let at = group as usize % there.len();
+        let voters: Vec<NodeId> = there.iter().cycle().skip(at).take(GROUP_COPIES).copied().collect();
+        NamePlacement { group, after: None, primary: voters[0], voters, learners: Vec::new() }
+    };
+    lacking.map(first).collect()
+}
+
+/// The next view of a group, if it needs one.
+fn next_view(record: &PlacementRecord, there: &[NodeId], has_rested: bool) -> Option<NamePlacement> {
+    let is_there = |node: &NodeId| there.contains(node);
+    let next = |primary: NodeId, voters: Vec<NodeId>, learners: Vec<NodeId>| {
+        Some(NamePlacement { group: record.group, after: Some(record.view), primary, voters, learners })
+    };
+    let learners: Vec<NodeId> = record.learners.iter().copied().filter(is_there).collect();
+    let voters: Vec<NodeId> = record.voters.iter().copied().filter(is_there).collect();
+    if !is_there(&record.primary) {
+        let base = record.active().map_or_else(|| record.voters.clone(), |active| active.voters);
+        let able: Vec<NodeId> = base.into_iter().filter(is_there).collect();
+        // Nobody that is there has everything: it is waited for.
+        let primary = *able.iter().min_by_key(|node| (node.0 + record.group) % able.len().max(1) as u32)?;
+        return next(primary, able, Vec::new());
+    }
+    if voters.len() < record.voters.len() || learners.len() < record.learners.len() {
+        return next(record.primary, voters, learners);
+    }
+    let members: BTreeSet<NodeId> = record.members().collect();
+    let other = there.iter().copied().find(|node| !members.contains(node));
+    match other {
+        Some(other) if has_rested && record.is_active && learners.is_empty() && members.len() < GROUP_COPIES => {
+            next(record.primary, voters, vec![other])
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manager::{ActiveMembership, PlacementRecord};
+    use types::{NodeId, ViewNumber};
+
+    use super::next_view;
+
+    fn nodes(numbers: &[u32]) -> Vec<NodeId> {
+        numbers.iter().copied().map(NodeId).collect()
+    }
+
+    fn record(voters: &[u32], learners: &[u32]) -> PlacementRecord {
+        PlacementRecord {
+            group: 3,
+            view: ViewNumber(9),
+            primary: NodeId(voters[0]),
+            voters: nodes(voters),
+            learners: nodes(learners),
+            is_active: true,
+            base: None,
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_whole_keeps_its_view() {
+        assert_eq!(next_view(&record(&[1, 2, 3], &[]), &nodes(&[1, 2, 3, 4]), true), None);
+    }
+
+    #[test]
+    fn a_silent_primary_is_replaced_by_one_that_has_everything() {
+        let next = next_view(&record(&[1, 2, 3], &[]), &nodes(&[2, 3, 4]), true).expect("another view");
+        assert!([2, 3].contains(&next.primary.0), "{next:?}");
+        assert_eq!((next.voters, next.learners), (nodes(&[2, 3]), nodes(&[])));
+        // The newest view never became active: its learner that was to vote may lack something.
+        let base = ActiveMembership { view: ViewNumber(5), primary: NodeId(1), voters: nodes(&[1, 2]), learners: nodes(&[4]) };
+        let promoted = PlacementRecord { is_active: false, base: Some(base), ..record(&[1, 2, 4], &[]) };
+        let next = next_view(&promoted, &nodes(&[2, 4]), true).expect("another view");
+        assert_eq!((next.primary, next.voters), (NodeId(2), nodes(&[2])));
+        assert_eq!(next_view(&promoted, &nodes(&[4]), true), None, "none that is there has everything");
+    }
+
+    #[test]
+    fn silent_voters_go_and_learners_come_after_a_rest() {
+        let next = next_view(&record(&[1, 2, 3], &[]), &nodes(&[1, 2]), false).expect("another view");
+        assert_eq!((next.primary, next.voters), (NodeId(1), nodes(&[1, 2])));
+        let lacking = record(&[1, 2], &[]);
+        assert_eq!(next_view(&lacking, &nodes(&[1, 2, 3]), false), None, "it has not rested");
+        let next = next_view(&lacking, &nodes(&[1, 2, 3]), true).expect("another view");
+        assert_eq!((next.voters, next.learners), (nodes(&[1, 2]), nodes(&[3])));
+        assert_eq!(next_view(&record(&[1, 2], &[3]), &nodes(&[1, 2, 3]), true), None, "it is being filled");
+    }
+}

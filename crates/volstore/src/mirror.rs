@@ -1,0 +1,312 @@
+//! A logical volume in copies on the nodes of a placement group, as its primary sees it.
+//!
+//! | a copy of | is written | a failed write |
+//! |---|---|---|
+//! | the primary, a voter | always | ends the view |
+//! | a learner that is being filled | always | the learner gets nothing more in this view |
+//! | a learner that has everything | always | ends the view: the next one may name it as a voter |
+//!
+//! Invariants:
+//! - A member takes writes of the view alone that it has promised, and promises the next one when all before are done. So no late write of a former
+//!   view lands in blocks that are used again.
+//! - A write is answered when all copies have it that count.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+use device::{Volume, VolumeError};
+use disk::AlignedBuf;
+use env::Env;
+use futures_util::future::{join, join_all};
+use net::{CallError, Caller};
+use parking_lot::Mutex;
+use types::{DeviceUuid, ErrorKind, NodeId, ViewNumber};
+
+use crate::blocks::{BlockError, Way, read_local};
+use crate::limits::{ASK_TRIES, COPY_PATIENCE, LOGICAL_UNIT_BYTES, MEET_PAUSE, MEET_TRIES, SPACE_PATIENCE};
+use crate::members::Group;
+use crate::wire::{BlockAnswer, BlockAsk, BlockQuestion};
+
+/// A mirrored volume. Clones are the same one.
+#[derive(Clone)]
+pub struct Mirror {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    env: Env,
+    group: Arc<Group>,
+    view: ViewNumber,
+    me: NodeId,
+    /// Those of voters first.
+    others: Vec<Copy>,
+    voters: usize,
+    /// Units with space in all copies that count.
+    units: Mutex<BTreeSet<u32>>,
+    /// Nodes whose copy failed although it counts.
+    failed: Mutex<BTreeSet<NodeId>>,
+}
+
+/// Another node's copy.
+pub struct Copy {
+    node: NodeId,
+    /// None: no way to the node is known.
+    caller: Option<Arc<dyn Caller>>,
+    role: AtomicU8,
+}
+
+const VOTER: u8 = 0;
+const FILLING: u8 = 1;
+const FILLED: u8 = 2;
+const BROKEN: u8 = 3;
+
+impl Copy {
+    pub fn new(node: NodeId, caller: Option<Arc<dyn Caller>>, is_voter: bool) -> Copy {
+        Copy { node, caller, role: AtomicU8::new(if is_voter { VOTER } else { FILLING }) }
+    }
+
+    fn is(&self, role: u8) -> bool {
+        self.role.load(Ordering::Acquire) == role
+    }
+
+    fn become_if(&self, from: u8, to: u8) -> bool {
+        self.role.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// What a group's volume is called in its superblock and its dumps, on whichever device.
+pub fn uuid_of_group(group: u32) -> DeviceUuid {
+    let mut uuid = *b"trilith-group---";
+    uuid[12..].copy_from_slice(&group.to_be_bytes());
+    DeviceUuid(uuid)
+}
+
+impl Mirror {
+    /// The volume of a group under a view. `others`: those of voters first.
+    pub fn new(env: &Env, group: Arc<Group>, view: ViewNumber, me: NodeId, others: Vec<Copy>) -> Mirror {
+        let voters = others.iter().filter(|copy| copy.is(VOTER)).count();
+        let (units, failed) = (Mutex::default(), Mutex::default());
+        Mirror { inner: Arc::new(Inner { env: env.clone(), group, view, me, others, voters, units, failed }) }
+    }
+
+    pub fn local(&self) -> &Volume {
+        &self.inner.group.volume
+    }
+
+    pub fn uuid(&self) -> DeviceUuid {
+        uuid_of_group(self.inner.group.number)
+    }
+
+    pub fn unit_bytes(&self) -> u64 {
+        LOGICAL_UNIT_BYTES
+    }
+
+    pub fn units(&self) -> Vec<u32> {
+        self.inner.units.lock().iter().copied().collect()
+    }
+
+    /// The primary's copy and those of voters.
+    pub fn copies(&self) -> usize {
+        1 + self.inner.voters
+    }
+
+    /// Nodes whose copies have failed.
+    pub fn failed(&self) -> BTreeSet<NodeId> {
+        self.inner.failed.lock().clone()
+    }
+
+    /// Learners that are being filled.
+    pub fn filling(&self) -> Vec<NodeId> {
+        self.inner.others.iter().filter(|copy| copy.is(FILLING)).map(|copy| copy.node).collect()
+    }
+
+    /// Learners that get nothing in this view any more.
+    pub fn broken(&self) -> Vec<NodeId> {
+        self.inner.others.iter().filter(|copy| copy.is(BROKEN)).map(|copy| copy.node).collect()
+    }
+
+    /// A learner has everything: from now on its copy counts. False if it was broken meanwhile.
+    pub fn is_filled(&self, node: NodeId) -> bool {
+        self.inner.others.iter().any(|copy| copy.node == node && copy.become_if(FILLING, FILLED))
+    }
+
+    /// Asks all copies which units have space. All nodes have promised the view behind it, but for learners that do not answer.
+    pub async fn meet(&self) -> Result<(), BlockError> {
+        let inner = &self.inner;
+        let mut common: BTreeSet<u32> = units_of(&inner.group.volume).into_iter().collect();
+        let meeting = inner.others.iter().map(async |copy| (copy, self.meet_copy(copy).await));
+        for (copy, met) in join_all(meeting).await {
+            match met {
+                Ok(units) if copy.is(VOTER) => common.retain(|unit| units.contains(unit)),
+                Ok(_) => {}
+                Err(error) => self.note_failure(copy, error)?,
+            }
+        }
+        *inner.units.lock() = common.clone();
+        // A learner has the space before anything is copied.
+        for unit in common {
+            self.reserve(u64::from(unit) * LOGICAL_UNIT_BYTES, LOGICAL_UNIT_BYTES).await?;
+        }
+        Ok(())
+    }
+
+    /// A node may not have heard of the view yet.
+    async fn meet_copy(&self, copy: &Copy) -> Result<Vec<u32>, BlockError> {
+        let mut tries = 0;
+        loop {
+            match self.ask_once(copy, BlockAsk::Units).await {
+                Ok(BlockAnswer::Units(units)) => return Ok(units),
+                Ok(_) => return Err(odd_answer(copy)),
+                Err(error) if tries == MEET_TRIES => return Err(error),
+                Err(_) => tries += 1,
+            }
+            self.inner.env.sleep(MEET_PAUSE).await;
+        }
+    }
+
+    pub async fn read(&self, copy: usize, offset: u64, len: usize, way: Way) -> Result<AlignedBuf, BlockError> {
+        let Some(other) = copy.checked_sub(1) else { return Ok(read_local(self.local(), offset, len, way).await?) };
+        let other = &self.inner.others[other];
+        let len = len as u32;
+        match self.ask(other, BlockAsk::Read { offset, len, is_from_medium: way == Way::Medium }).await? {
+            BlockAnswer::Bytes(bytes) if bytes.len() == len as usize => Ok(AlignedBuf::copy_of(&bytes)),
+            _ => Err(odd_answer(other)),
+        }
+    }
+
+    pub async fn write(&self, offset: u64, buf: AlignedBuf) -> Result<(), BlockError> {
+        let ask = BlockAsk::Write { offset, bytes: Bytes::copy_from_slice(&buf) };
+        let own = self.write_own(offset, buf);
+        let (own, others) = join(own, self.ask_all(ask)).await;
+        own.and(others)
+    }
+
+    /// Writes to one copy alone, which lacks what others have.
+    pub async fn write_copy(&self, copy: usize, offset: u64, buf: AlignedBuf) -> Result<(), BlockError> {
+        let Some(other) = copy.checked_sub(1) else { return self.write_own(offset, buf).await };
+        let ask = BlockAsk::Write { offset, bytes: Bytes::copy_from_slice(&buf) };
+        self.ask(&self.inner.others[other], ask).await.map(drop)
+    }
+
+    /// Writes to the learners that are being filled.
+    pub async fn fill(&self, offset: u64, bytes: Bytes) {
+        let filling = self.inner.others.iter().filter(|copy| copy.is(FILLING));
+        let writing = filling.map(async |copy| {
+            if let Err(error) = self.ask(copy, BlockAsk::Write { offset, bytes: bytes.clone() }).await {
+                tracing::warn!(%error, group = self.inner.group.number, "a learner is not filled any more");
+                copy.become_if(FILLING, BROKEN);
+            }
+        });
+        join_all(writing).await;
+    }
+
+    pub async fn flush(&self) -> Result<(), BlockError> {
+        let own = async { self.local().flush().await.map_err(|error| self.own_failure(error)) };
+        let (own, others) = join(own, self.ask_all(BlockAsk::Flush)).await;
+        own.and(others)
+    }
+
+    pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        let own = async { self.local().reserve(offset, len).await.map_err(|error| self.own_failure(error)) };
+        let (own, others) = join(own, self.ask_all(BlockAsk::Reserve { offset, len })).await;
+        own.and(others)?;
+        let units = offset / LOGICAL_UNIT_BYTES..(offset + len).div_ceil(LOGICAL_UNIT_BYTES);
+        self.inner.units.lock().extend(units.map(|unit| unit as u32));
+        Ok(())
+    }
+
+    /// The names are written as of an entry: members need those before it no more.
+    pub async fn tell_released(&self, through: u64) {
+        if let Err(error) = self.ask_all(BlockAsk::Released { through }).await {
+            tracing::debug!(%error, "a member was not told what it needs no more");
+        }
+    }
+
+    /// Asks all other copies that get anything. An error is of one that counts.
+    async fn ask_all(&self, ask: BlockAsk) -> Result<(), BlockError> {
+        let asking = self.inner.others.iter().filter(|copy| !copy.is(BROKEN)).map(async |copy| {
+            let answered = self.ask(copy, ask.clone()).await.map(drop);
+            answered.or_else(|error| self.note_failure(copy, error))
+        });
+        join_all(asking).await.into_iter().collect()
+    }
+
+    /// A write is asked for once: another one of the same blocks might land after they are used again.
+    async fn ask(&self, copy: &Copy, ask: BlockAsk) -> Result<BlockAnswer, BlockError> {
+        if matches!(ask, BlockAsk::Write { .. }) {
+            return self.ask_once(copy, ask).await;
+        }
+        let mut tries = 0;
+        loop {
+            match self.ask_once(copy, ask.clone()).await {
+                Err(error) if tries < ASK_TRIES && error.kind() != ErrorKind::Full => tries += 1,
+                answered => return answered,
+            }
+            self.inner.env.sleep(MEET_PAUSE).await;
+        }
+    }
+
+    async fn ask_once(&self, copy: &Copy, ask: BlockAsk) -> Result<BlockAnswer, BlockError> {
+        let Inner { group, view, me, env, .. } = &*self.inner;
+        let question = BlockQuestion { from: *me, group: group.number, view: *view, ask };
+        let failed = |kind, reason| BlockError::Copy { node: copy.node, kind, reason };
+        let no_way = || failed(ErrorKind::Unavailable, "there is no such node any more".to_owned());
+        let caller = copy.caller.as_ref().ok_or_else(no_way)?;
+        let patience = if matches!(question.ask, BlockAsk::Reserve { .. }) { SPACE_PATIENCE } else { COPY_PATIENCE };
+        let answered = caller.call(question.encode(), env.now() + patience).await;
+        let answer = answered.map_err(|error: CallError| failed(ErrorKind::Unavailable, error.to_string()))?;
+        match BlockAnswer::decode(answer) {
+            Some(BlockAnswer::Full) => Err(failed(ErrorKind::Full, "its device is full".to_owned())),
+            Some(answer) => Ok(answer),
+            None => Err(odd_answer(copy)),
+        }
+    }
+
+    /// Full is an answer; anything else ends the view if the copy counts, and the learner's filling if it does not.
+    fn note_failure(&self, copy: &Copy, error: BlockError) -> Result<(), BlockError> {
+        if copy.become_if(FILLING, BROKEN) || copy.is(BROKEN) {
+            tracing::warn!(%error, group = self.inner.group.number, "a learner gets nothing more under this view");
+            return Ok(());
+        }
+        if error.kind() != ErrorKind::Full {
+            env::mark("volume engine: a copy that counts has failed");
+            self.inner.failed.lock().insert(copy.node);
+        }
+        Err(error)
+    }
+
+    /// As other members do: under the view that is promised alone.
+    async fn write_own(&self, offset: u64, buf: AlignedBuf) -> Result<(), BlockError> {
+        let inner = &self.inner;
+        let Some(_ticket) = inner.group.admit(inner.view) else {
+            let reason = "the placement group has a later view".to_owned();
+            return Err(BlockError::Copy { node: inner.me, kind: ErrorKind::Unavailable, reason });
+        };
+        self.local().write(offset, buf).await.map_err(|error| self.own_failure(error))
+    }
+
+    fn own_failure(&self, error: VolumeError) -> BlockError {
+        if error.kind() != ErrorKind::Full {
+            self.inner.failed.lock().insert(self.inner.me);
+        }
+        error.into()
+    }
+}
+
+fn odd_answer(copy: &Copy) -> BlockError {
+    BlockError::Copy { node: copy.node, kind: ErrorKind::Unavailable, reason: "an answer to another question".to_owned() }
+}
+
+/// The logical units of which all has space on a device.
+pub fn units_of(volume: &Volume) -> Vec<u32> {
+    let end = (volume.byte_count() / LOGICAL_UNIT_BYTES) as u32;
+    let touched = |own: u32| {
+        let (first, last) = (u64::from(own) * volume.unit_bytes(), u64::from(own + 1) * volume.unit_bytes() - 1);
+        (first / LOGICAL_UNIT_BYTES) as u32..=(last / LOGICAL_UNIT_BYTES) as u32
+    };
+    let touched: BTreeSet<u32> = volume.units().into_iter().flat_map(touched).filter(|unit| *unit < end).collect();
+    let has_space = |unit: &u32| volume.is_reserved(u64::from(*unit) * LOGICAL_UNIT_BYTES, LOGICAL_UNIT_BYTES);
+    touched.into_iter().filter(has_space).collect()
+}

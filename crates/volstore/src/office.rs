@@ -1,0 +1,179 @@
+//! A placement group at its primary, under one view: the store of its objects, and what the next view is asked for.
+//!
+//! ```text
+//!   serving ─► copies meet ─► superblock, dump, entries ─► doubts: copies are compared ─► open
+//!                  │                                                                       │ learners: filled, then named as voters
+//!                  └────────── a copy that counts fails: the next view, without it ◄───────┘
+//! ```
+
+use std::sync::Arc;
+
+use env::Env;
+use manager::{NamePlacement, PlacementRecord};
+use net::ServiceTag;
+use tokio::sync::watch;
+use types::{NodeId, ViewNumber};
+
+use crate::blocks::LogicalVolume;
+use crate::desk::Desk;
+use crate::interface::VolumeEngine;
+use crate::limits::{LEARNER_PAUSE, LEASE, NEXT_VIEW_PAUSE, PRIMARY_PAUSE};
+use crate::log::PgLog;
+use crate::members::{Group, Members};
+use crate::mirror::{Copy, Mirror};
+use crate::name::Opseq;
+use crate::seat::Seat;
+use crate::store::Store;
+
+/// A group that is served here.
+pub struct Office {
+    pub view: ViewNumber,
+    pub store: Store,
+    /// What other gateways hold here.
+    pub desk: Desk,
+    ended: watch::Sender<bool>,
+}
+
+impl Office {
+    pub fn engine(&self, is_strict: bool) -> VolumeEngine {
+        match is_strict {
+            true => VolumeEngine::strict(self.store.clone()),
+            false => VolumeEngine::overwriting(self.store.clone()),
+        }
+    }
+
+    /// Waits for the lease of a view that has just begun, or of a manager that is slow. Not for ever: what is asked then is refused.
+    pub async fn until_lease(&self, env: &Env) {
+        let until = env.now() + LEASE;
+        while !self.store.may_answer() && env.now() < until {
+            env.sleep(PRIMARY_PAUSE).await;
+        }
+    }
+
+    /// Another view has begun.
+    pub fn end(&self) {
+        self.store.refuse_writes();
+        self.ended.send_replace(true);
+    }
+
+    /// Serves a group under a view, until it ends.
+    pub async fn serve(members: Arc<Members>, group: Arc<Group>, view: ViewNumber) {
+        let Some(record) = members.manager.snapshot().placement(group.number).filter(|record| record.view == view).cloned()
+        else {
+            return;
+        };
+        let mirror = mirror_of(&members, &group, &record);
+        let opened = open(&members, &group, view, &mirror).await;
+        let store = match opened {
+            Ok(store) => store,
+            Err(reason) => {
+                tracing::warn!(
+                    reason,
+                    group = group.number,
+                    view = view.0,
+                    "a placement group can't be served under this view"
+                );
+                members.env.sleep(NEXT_VIEW_PAUSE).await;
+                return ask_for_next(&members, &record, &mirror, true).await;
+            }
+        };
+        let (ended, mut told) = watch::channel(false);
+        let office = Arc::new(Office { view, store, desk: Desk::default(), ended });
+        if !group.open_office(&office) {
+            return;
+        }
+        tokio::select! {
+            reason = office.store.failure() => {
+                tracing::warn!(reason, group = group.number, view = view.0, "a placement group asks for another view");
+                ask_for_next(&members, &record, &mirror, false).await;
+            }
+            () = look_after(&members, &group, &office, &record, &mirror) => {}
+            () = async { drop(told.wait_for(|is_ended| *is_ended).await.map(drop)) } => {}
+        }
+    }
+}
+
+fn mirror_of(members: &Members, group: &Arc<Group>, record: &PlacementRecord) -> Mirror {
+    let others = record.members().filter(|node| *node != members.me);
+    let copy = |node: NodeId| {
+        let caller = (members.ways)(node, ServiceTag::OBJECT_BLOCKS);
+        Copy::new(node, caller, record.voters.contains(&node))
+    };
+    Mirror::new(&members.env, group.clone(), record.view, members.me, others.map(copy).collect())
+}
+
+async fn open(members: &Arc<Members>, group: &Arc<Group>, view: ViewNumber, mirror: &Mirror) -> Result<Store, String> {
+    mirror.meet().await.map_err(|error| error.to_string())?;
+    let (entries, next) = group.entries_from(0);
+    let entries = entries.into_iter().map(|(opseq, bytes)| (Opseq(opseq), bytes)).collect();
+    let seat = Seat { members: members.clone(), group: group.clone(), view, mirror: mirror.clone() };
+    let volume = LogicalVolume::Mirrored(mirror.clone());
+    let opened = Store::open_group(&members.env, volume, PgLog::Replicated(seat), entries, Opseq(next)).await;
+    opened.map_err(|error| error.to_string())
+}
+
+/// Keeps the store in order and fills the learners, for as long as the view lasts.
+async fn look_after(members: &Arc<Members>, group: &Arc<Group>, office: &Office, record: &PlacementRecord, mirror: &Mirror) {
+    let filling = async {
+        if !mirror.filling().is_empty() {
+            let is_whole = fill(&members.env, group, office, mirror).await;
+            let filling = mirror.filling().into_iter();
+            let filled: Vec<NodeId> = filling.filter(|node| is_whole && mirror.is_filled(*node)).collect();
+            if filled.is_empty() {
+                members.env.sleep(LEARNER_PAUSE).await;
+            }
+            if !filled.is_empty() {
+                env::mark("volume engine: a learner was filled");
+            }
+            while members.is_newest(record) {
+                let voters = record.voters.iter().chain(&filled).copied().collect();
+                members.name_next(NamePlacement { voters, learners: Vec::new(), ..next_of(record) }).await;
+                members.env.sleep(NEXT_VIEW_PAUSE).await;
+            }
+        }
+    };
+    tokio::join!(filling, office.store.maintain(), office.desk.tidy(&members.env));
+}
+
+/// Whether the learners that are not broken have everything.
+async fn fill(env: &Env, group: &Group, office: &Office, mirror: &Mirror) -> bool {
+    if let Err(error) = office.store.fill(mirror).await {
+        tracing::warn!(%error, group = group.number, "a copy of a placement group was not filled");
+        return false;
+    }
+    // Their logs have everything, too.
+    loop {
+        let ready = group.ready_learners();
+        if mirror.filling().iter().all(|node| ready.contains(node)) {
+            return true;
+        }
+        env.sleep(NEXT_VIEW_PAUSE).await;
+    }
+}
+
+fn next_of(record: &PlacementRecord) -> NamePlacement {
+    let (voters, learners) = (record.voters.clone(), record.learners.clone());
+    NamePlacement { group: record.group, after: Some(record.view), primary: record.primary, voters, learners }
+}
+
+/// The next view is without the copies that have failed. `is_shut`: this node could not open the group, so another one leads if there is one.
+async fn ask_for_next(members: &Members, record: &PlacementRecord, mirror: &Mirror, is_shut: bool) {
+    let failed = mirror.failed();
+    let keeps = |node: &&NodeId| !failed.contains(node);
+    let voters: Vec<NodeId> = record.voters.iter().filter(keeps).copied().collect();
+    let base = record.active().map_or_else(|| record.voters.clone(), |active| active.voters);
+    let is_fit = |node: &&NodeId| base.contains(node);
+    let other = voters.iter().filter(is_fit).find(|node| **node != members.me).copied();
+    let own = voters.contains(&members.me).then_some(members.me);
+    let primary = if is_shut && failed.is_empty() { other.or(own) } else { own.or(other) };
+    // If all copies have failed, the same ones try again.
+    let (primary, voters) = primary.map_or_else(|| (record.primary, record.voters.clone()), |primary| (primary, voters));
+    let learners: Vec<NodeId> =
+        record.learners.iter().filter(keeps).filter(|node| !mirror.broken().contains(node)).copied().collect();
+    // The manager may not be there. Nobody else asks: the keeper sees a primary that is.
+    while members.is_newest(record) {
+        let (voters, learners) = (voters.clone(), learners.clone());
+        members.name_next(NamePlacement { primary, voters, learners, ..next_of(record) }).await;
+        members.env.sleep(NEXT_VIEW_PAUSE).await;
+    }
+}

@@ -1,0 +1,80 @@
+//! A learner's copy is filled: all that a group has is copied, while requests go on.
+//!
+//! What is written meanwhile goes to the learner like to the others. What is copied is held, so that its blocks are not used again before they are copied.
+
+use std::sync::Arc;
+
+use ::engine::EngineError;
+use bytes::Bytes;
+
+use super::reading::blocks_of;
+use super::{Inner, Store};
+use crate::content::Content;
+use crate::mirror::Mirror;
+use crate::pg::Cursor;
+
+impl Store {
+    /// Copies what there is to the learners of a mirror, and writes the names anew. They have all then, unless they were broken meanwhile.
+    pub async fn fill(&self, mirror: &Mirror) -> Result<(), EngineError> {
+        let mut cursor = Some(Cursor::default());
+        while let Some(from) = cursor {
+            let (contents, next) = self.inner.state.lock().pg.contents(&from);
+            for content in &contents {
+                self.inner.fill_content(mirror, content).await?;
+            }
+            cursor = next;
+        }
+        self.inner.dump().await
+    }
+
+    /// Pieces whose bytes are not the same in all copies.
+    #[cfg(test)]
+    pub(crate) async fn lacking_copies(&self) -> Result<usize, EngineError> {
+        let (mut lacking, mut cursor) = (0, Some(Cursor::default()));
+        while let Some(from) = cursor {
+            let (contents, next) = self.inner.state.lock().pg.contents(&from);
+            for piece in contents.iter().flat_map(|content| &content.pieces) {
+                lacking += self.inner.volumes.lacking_copies(piece).await?.len();
+            }
+            cursor = next;
+        }
+        Ok(lacking)
+    }
+
+    /// Whether this node may answer from what it holds.
+    pub fn may_answer(&self) -> bool {
+        self.inner.log().may_read()
+    }
+
+    /// Returns when nothing is written any more, and why.
+    pub async fn failure(&self) -> String {
+        loop {
+            let changed = self.inner.changed.notified();
+            if let Some(failure) = self.inner.state.lock().failure.clone() {
+                return failure;
+            }
+            changed.await;
+        }
+    }
+
+    /// Refuses what would write from now on. What was begun may go on.
+    pub fn refuse_writes(&self) {
+        self.inner.state.lock().is_closed = true;
+        self.inner.changed.notify_waiters();
+    }
+}
+
+impl Inner {
+    async fn fill_content(&self, mirror: &Mirror, content: &Arc<Content>) -> Result<(), EngineError> {
+        for piece in &content.pieces {
+            let Some(bytes) = self.volumes.whole_piece(piece).await? else {
+                tracing::error!(length = piece.length, "a piece of an object is damaged in all copies, and was not copied");
+                continue;
+            };
+            for (extent, blocks) in blocks_of(piece, &bytes) {
+                mirror.fill(extent.offset(), Bytes::copy_from_slice(&blocks)).await;
+            }
+        }
+        Ok(())
+    }
+}
