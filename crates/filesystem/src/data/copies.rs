@@ -14,7 +14,7 @@
 //! - A copy obeys one session of one primary. What an `enter` finds under way has ended when it is answered.
 //! - A read shows nothing that is under way.
 //!
-//! Reading order: `record`, `gate`, `ask`, `keeper`, `standing`, `reign`, `changing`, `members`, `aligning`, `taking`, `rebuilding`.
+//! Reading order: `record`, `gate`, `ask`, `keeper`, `standing`, `reign`, `changing`, `members`, `aligning`, `taking`, `rebuilding`, `mending`.
 
 mod aligning;
 pub mod ask;
@@ -23,6 +23,7 @@ mod gate;
 pub mod keeper;
 mod limits;
 mod members;
+mod mending;
 mod rebuilding;
 pub mod record;
 pub mod reign;

@@ -168,8 +168,14 @@ impl Reign {
 
     /// Reads the primary's own copy, and another one in sync where that is damaged.
     pub(super) async fn read_any(&self, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
-        let own = self.own().read(extent, offset, len).await;
-        let Err(DataError::Damaged { .. }) = &own else { return own };
+        match self.own().read(extent, offset, len).await {
+            Err(damaged @ DataError::Damaged { .. }) => self.read_elsewhere(extent, offset, len).await.ok_or(damaged),
+            own => own,
+        }
+    }
+
+    /// Reads another copy in sync.
+    pub(super) async fn read_elsewhere(&self, extent: ExtentId, offset: u64, len: usize) -> Option<Bytes> {
         let backups = self.standing.lock().backups();
         for node in backups {
             let Some(seat) = self.seat(node).filter(|seat| seat.is_entered()) else { continue };
@@ -177,9 +183,9 @@ impl Reign {
             if let Ok(Answer::Content(content)) = self.ask(&seat, what, ALIGN_PATIENCE).await
                 && content.len() == len
             {
-                return Ok(content);
+                return Some(content);
             }
         }
-        own
+        None
     }
 }

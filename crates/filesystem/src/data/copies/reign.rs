@@ -9,7 +9,7 @@ use device::Finishing;
 use env::Env;
 use net::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use types::{DeviceId, NodeId};
 
 use super::CopyStore;
@@ -73,6 +73,8 @@ pub struct Reign {
     committing: tokio::sync::Mutex<()>,
     pub(super) seats: Mutex<BTreeMap<NodeId, Arc<Seat>>>,
     is_over: AtomicBool,
+    /// One range of its own copy is written anew at a time.
+    pub(super) mending: Arc<Semaphore>,
 }
 
 /// It is not the primary any more.
@@ -100,6 +102,7 @@ impl Reign {
             committing: tokio::sync::Mutex::default(),
             seats: Mutex::default(),
             is_over: AtomicBool::new(false),
+            mending: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -229,8 +232,8 @@ impl Reign {
         }
     }
 
-    /// Reads the primary's own copy, as it is once nothing of these blocks is under way. What is damaged there is read from another copy in sync.
-    pub async fn read(&self, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
+    /// Reads the primary's own copy, as it is once nothing of these blocks is under way. What is damaged there is read from another copy in sync, and written anew.
+    pub async fn read(self: &Arc<Self>, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
         let is_alone = loop {
             self.check()?;
             let (is_readable, is_alone) = {
@@ -248,6 +251,13 @@ impl Reign {
             return Err(Over.into());
         }
         self.check()?;
-        self.read_any(extent, offset, len).await
+        match self.own().read(extent, offset, len).await {
+            Err(damaged @ DataError::Damaged { .. }) => {
+                let content = self.read_elsewhere(extent, offset, len).await.ok_or(damaged)?;
+                self.mend_later(extent, offset..offset + len as u64);
+                Ok(content)
+            }
+            own => own,
+        }
     }
 }

@@ -11,7 +11,8 @@ use super::random::heal;
 use super::world::{NODES, World};
 use crate::data::copies::ask::{Change, ChangeWhat};
 use crate::data::copies::reign::Reign;
-use crate::ids::ExtentId;
+use crate::data::{DataError, Extents};
+use crate::ids::{BLOCK_BYTES, ExtentId};
 
 const SEED: u64 = 1;
 const CONTENT: &[u8] = b"what was acknowledged";
@@ -58,5 +59,23 @@ fn a_third_copy_is_rebuilt_where_one_of_two_is_lost() {
         heal(&world, &env).await.expect("the third copy is rebuilt, then the lost one leaves, and is rebuilt too");
         let content = serving(&world).read(extent, 0, 2 * CONTENT.len()).await;
         assert_eq!(content.expect("content"), [CONTENT, CONTENT].concat());
+    });
+}
+
+#[test]
+fn a_damaged_block_is_read_from_another_copy_and_written_anew() {
+    run(async |env, world| {
+        let extent = serving(&world).create().await.expect("an extent");
+        let content: Vec<u8> = (0..3 * BLOCK_BYTES).map(|at| (at / 7) as u8).collect();
+        let what = ChangeWhat::Append { offset: 0, data: content.clone().into() };
+        serving(&world).change(Change { extent, what }).await.expect("an append");
+        let disk = world.disk(world.leader().expect("a leader"));
+        disk.rot(extent, 1);
+        let damaged = DataError::Damaged { extent, offset: BLOCK_BYTES };
+        assert_eq!(disk.read(extent, 0, content.len()).await, Err(damaged));
+        let read = serving(&world).read(extent, BLOCK_BYTES + 5, 100).await.expect("content");
+        assert_eq!(read, content[BLOCK_BYTES as usize + 5..][..100]);
+        env.sleep(Duration::from_secs(1)).await;
+        assert_eq!(disk.read(extent, 0, content.len()).await.expect("it is mended"), content);
     });
 }

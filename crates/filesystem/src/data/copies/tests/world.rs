@@ -72,6 +72,8 @@ pub struct SimStore {
     memory: MemoryPartition,
     slowness: Duration,
     under_way: Mutex<UnderWay>,
+    /// Blocks that have rotted.
+    rotten: Mutex<BTreeSet<(ExtentId, u64)>>,
 }
 
 #[derive(Default)]
@@ -93,7 +95,20 @@ struct Write {
 impl SimStore {
     fn new(env: &Env, slowness: Duration) -> Arc<SimStore> {
         let memory = MemoryPartition::new(CAPACITY);
-        Arc::new(SimStore { env: env.clone(), memory, slowness, under_way: Mutex::default() })
+        Arc::new(SimStore { env: env.clone(), memory, slowness, under_way: Mutex::default(), rotten: Mutex::default() })
+    }
+
+    /// A block can't be read any more, until it is written as a whole.
+    pub fn rot(&self, extent: ExtentId, block: u64) {
+        self.rotten.lock().insert((extent, block));
+    }
+
+    fn check_rot(&self, extent: ExtentId, offset: u64, len: usize) -> Result<(), DataError> {
+        let end = (offset + len as u64).div_ceil(BLOCK_BYTES);
+        match self.rotten.lock().range((extent, offset / BLOCK_BYTES)..(extent, end)).next() {
+            Some((_, block)) => Err(DataError::Damaged { extent, offset: block * BLOCK_BYTES }),
+            None => Ok(()),
+        }
     }
 
     fn crash(&self) {
@@ -152,7 +167,14 @@ impl SimStore {
         let Write { extent, offset, data, appends } = write;
         match appends {
             true => self.memory.append(extent, offset, data).await,
-            false => self.memory.overwrite(extent, offset, data).await,
+            false => {
+                let end = offset + data.len() as u64;
+                self.memory.overwrite(extent, offset, data).await?;
+                self.rotten
+                    .lock()
+                    .retain(|(at, block)| *at != extent || block * BLOCK_BYTES < offset || (block + 1) * BLOCK_BYTES > end);
+                Ok(())
+            }
         }
     }
 
@@ -176,7 +198,10 @@ impl Extents for SimStore {
     }
 
     fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
-        Box::pin(self.after(self.memory.read(extent, offset, len)))
+        Box::pin(async move {
+            self.check_rot(extent, offset, len)?;
+            self.after(self.memory.read(extent, offset, len)).await
+        })
     }
 
     fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
