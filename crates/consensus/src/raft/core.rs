@@ -1,16 +1,18 @@
 //! One group's Raft with this crate's types: what the rest of the crate may ask of it.
 
 mod members;
+mod reading;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
 use env::Env;
 use env::watch;
-use openraft::errors::{ClientWriteError, ForwardToLeader, LinearizableReadError, RaftError};
+use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse};
-use openraft::{Config, LinearizerOption, Raft, ServerState, SnapshotPolicy};
+use openraft::{Config, Raft, ServerState, SnapshotPolicy};
 use tokio::sync::Semaphore;
 
 use super::machine::Machine;
@@ -25,7 +27,7 @@ use crate::error::{NotLeader, ProposeError, ReadError};
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId, Term};
 use crate::limits::{
     ELECTION_TIMEOUT_MAX, ELECTION_TIMEOUT_MIN, KEPT_ENTRIES, MAX_BATCH_ENTRIES, MAX_GROUP_QUEUE, MAX_MACHINE_QUEUE,
-    MAX_NOTICE_QUEUE, PROPOSAL_LIMIT, READ_LEASE, READ_LIMIT, SNAPSHOT_PIECE_LIMIT, TICK_INTERVAL,
+    MAX_NOTICE_QUEUE, PROPOSAL_LIMIT, SNAPSHOT_PIECE_LIMIT, TICK_INTERVAL,
 };
 use crate::links::Links;
 use crate::log::{GroupLog, Snapshot};
@@ -43,6 +45,8 @@ pub(crate) struct Core {
     raft: Raft<Types, Machine>,
     /// One permit: the turn of who changes the members.
     changes: Arc<Semaphore>,
+    /// Terms in which this node may have asked another to lead: up to this one.
+    given_away: Arc<AtomicU64>,
 }
 
 /// What a group is doing, as far as this node knows.
@@ -113,7 +117,7 @@ impl Core {
         let raft = started.map_err(|error| error.to_string())?;
         // Its task says nothing of what the log holds before it has run: who asks for the members before would find none.
         within(env, raft.with_raft_state(|_| ())).await.map_err(|error| error.to_string())?;
-        Ok(Core { env: env.clone(), group, log, raft, changes: Arc::new(Semaphore::new(1)) })
+        Ok(Core { env: env.clone(), group, log, raft, changes: Arc::new(Semaphore::new(1)), given_away: Arc::default() })
     }
 
     pub(crate) fn log(&self) -> &GroupLog {
@@ -177,6 +181,7 @@ impl Core {
     }
 
     pub(crate) async fn transfer(&self, to: NodeId) -> Result<(), ReadError> {
+        self.give_away();
         within(&self.env, self.raft.trigger().transfer_leader(to.0)).await.map_err(|error| self.stopped(error))
     }
 
@@ -203,33 +208,6 @@ impl Core {
             Ok(response) => Ok((position(response.log_id), response.data)),
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => Err(self.not_leader(forward).into()),
             Err(error) => Err(ProposeError::Unknown { reason: error.to_string() }),
-        }
-    }
-
-    /// Returns when this node's state machine holds everything that was acknowledged before the call. With `lease`, a quorum that
-    /// acknowledged this leader within [`READ_LEASE`] is proof enough that nobody else leads.
-    pub(crate) async fn wait_for_read(&self, lease: bool) -> Result<(), ReadError> {
-        let age = if lease { READ_LEASE } else { Duration::ZERO };
-        let option = LinearizerOption::new(Some(age), true).with_wait_timeout(READ_LIMIT);
-        let confirm = async {
-            let linearizer = self.raft.get_read_linearizer(option).await?;
-            Ok::<_, RaftError<Types, LinearizableReadError<Types>>>(
-                linearizer.try_await_ready(&self.raft, Some(READ_LIMIT)).await?,
-            )
-        };
-        let confirmed = tokio::select! {
-            biased;
-            confirmed = within(&self.env, confirm) => confirmed,
-            () = self.env.sleep(READ_LIMIT) => return Err(ReadError::NoQuorum { group: self.group }),
-        };
-        match confirmed {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(ReadError::NoQuorum { group: self.group }),
-            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => Err(self.not_leader(forward).into()),
-            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
-                Err(ReadError::NoQuorum { group: self.group })
-            }
-            Err(error) => Err(self.stopped(error)),
         }
     }
 

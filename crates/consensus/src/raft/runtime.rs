@@ -47,6 +47,12 @@ impl fmt::Debug for EnvRuntime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(env::Instant);
 
+impl Moment {
+    pub(crate) fn of(env: &Env) -> Moment {
+        Moment(env.now())
+    }
+}
+
 impl Add<Duration> for Moment {
     type Output = Moment;
 

@@ -77,9 +77,14 @@ impl Cluster {
 
     /// A cluster of three with one group, and a leader.
     pub(super) async fn of_three(env: &Env) -> Cluster {
-        let mut cluster = Cluster::new(env, 3, SEGMENTS);
+        Cluster::of(env, 3).await
+    }
+
+    /// A cluster of so many with one group, and a leader.
+    pub(super) async fn of(env: &Env, nodes: u64) -> Cluster {
+        let mut cluster = Cluster::new(env, nodes, SEGMENTS);
         cluster.start_all(&[GROUP]).await;
-        cluster.initialize(GROUP, 3).await;
+        cluster.initialize(GROUP, nodes).await;
         cluster.leader(GROUP).await;
         cluster
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use env::Env;
+use futures_util::FutureExt as _;
 
 use super::cluster::{Cluster, GROUP};
 use super::store::Command;
@@ -78,6 +79,44 @@ async fn a_leader_cut_off_answers_until_its_lease_ends_and_not_after() {
     };
     assert!(answered > 20, "the lease lasts a while: {answered} answers");
     assert!(matches!(refused, ReadError::NoQuorum { .. } | ReadError::NotLeader(_)), "{refused}");
+    cluster.shut_down().await;
+}
+
+/// A leader that knows that it leads asks no task: the first poll answers.
+#[tokio::test(start_paused = true)]
+async fn a_read_within_the_lease_is_answered_at_once() {
+    for nodes in [1, 3] {
+        let env = Env::simulated(52);
+        let mut cluster = Cluster::of(&env, nodes).await;
+        let group = cluster.group(cluster.leader(GROUP).await, GROUP).clone();
+        cluster.propose(GROUP, &Command::write(1, 7)).await;
+        let found = group.read(ReadMode::Lease, |store| store.registers[&1]).now_or_never();
+        assert!(matches!(found, Some(Ok(7))), "{nodes} nodes: {found:?}");
+        let confirmed = group.read(ReadMode::Confirmed, |_| ()).now_or_never();
+        assert_eq!(confirmed.is_some(), nodes == 1, "a quorum is asked where others vote");
+        cluster.shut_down().await;
+    }
+}
+
+/// A lease is over as soon as the leader asks another to lead: that one is elected within it.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_asked_another_to_lead_relies_on_no_lease() {
+    let env = Env::simulated(53);
+    let mut cluster = Cluster::of_three(&env).await;
+    let leader = cluster.leader(GROUP).await;
+    let to = cluster.ids().into_iter().find(|id| *id != leader).unwrap();
+    let (old, new) = (cluster.group(leader, GROUP).clone(), cluster.group(to, GROUP).clone());
+    cluster.propose(GROUP, &Command::write(1, 1)).await;
+    cluster.settled(GROUP).await;
+    old.transfer_leader(to).await.unwrap();
+    // The old leader's task does not hear of what follows.
+    let asked_at = env.now();
+    let first = old.read(ReadMode::Lease, |_| ()).now_or_never();
+    assert!(first.is_none_or(|answer| answer.is_err()), "it answers from a lease that it gave away");
+    while !(new.status().is_leader && new.propose(&Command::write(1, 2)).await.is_ok()) {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    assert!(env.now() - asked_at < LEADER_LEASE, "the lease had ended anyway: nothing was tested");
     cluster.shut_down().await;
 }
 
