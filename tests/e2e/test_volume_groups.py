@@ -32,8 +32,10 @@ class Cluster(nodes.Cluster):
         return FIRST_ADDRESS.rsplit(".", 1)[0] + f".{number}"
 
     def make_bucket(self):
-        words = ["bucket", "make", "box", "--engine", "volume", "--data", self.folder]
-        subprocess.run([SERVER, *words, "--endpoint", f"http://{self.address(1)}:9000"], stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=True)
+        """A node may still be starting."""
+        words = ["bucket", "make", "box", "--engine", "volume", "--data", self.folder, "--endpoint", f"http://{self.address(1)}:9000"]
+        made = lambda: subprocess.run([SERVER, *words], stdin=subprocess.DEVNULL, timeout=LIMIT_S).returncode == 0
+        wait_until(made, "the bucket is made")
 
     def client(self, number):
         lines = (self.folder / "credentials").read_text().splitlines()
