@@ -16,13 +16,6 @@ impl GroupDoor {
         let status = self.0.status();
         status.is_leader.then_some(status.term.0)
     }
-
-    /// The term in which this node leads a group that has no other voter: nobody else can be elected.
-    fn lead_alone(&self) -> Option<u64> {
-        let status = self.0.status();
-        let is_alone = matches!(&status.voters[..], [voters] if voters.len() == 1 && voters.contains(&self.0.node()));
-        (is_alone && status.is_leader).then_some(status.term.0)
-    }
 }
 
 impl RecordDoor for GroupDoor {
@@ -44,11 +37,6 @@ impl RecordDoor for GroupDoor {
     }
 
     fn confirm(&self) -> BoxFuture<'_, Option<u64>> {
-        Box::pin(async move {
-            match self.lead_alone() {
-                Some(term) => Some(term),
-                None => self.catch_up().await,
-            }
-        })
+        Box::pin(self.catch_up())
     }
 }
