@@ -5,7 +5,7 @@
 //! | needed | proof |
 //! |---|---|
 //! | all that earlier leaders acknowledged is applied | this node leads, and the last entry that was applied is of its term |
-//! | nobody else leads | it is the only voter; or, for a read by lease, a quorum acknowledged it within [`READ_LEASE`], and it asked nobody to lead |
+//! | no other node leads | it is the only voter; or, for a read by lease, a quorum acknowledged it within [`READ_LEASE`], and it asked no other node to lead |
 //!
 //! What was published may be old. An older acknowledgement only proves less. A membership with other voters is published long before they can
 //! elect another leader: before the joint membership is committed.
@@ -25,7 +25,7 @@ use crate::raft::types::{Types, position};
 
 impl Core {
     /// Returns when this node's state machine holds everything that was acknowledged before the call. With `lease`, a quorum that
-    /// acknowledged this leader within [`READ_LEASE`] is proof enough that nobody else leads.
+    /// acknowledged this leader within [`READ_LEASE`] is proof enough that no other node leads.
     pub(crate) async fn wait_for_read(&self, lease: bool) -> Result<(), ReadError> {
         if self.is_known_to_be_current(lease) {
             return Ok(());
