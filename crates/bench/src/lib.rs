@@ -5,6 +5,7 @@
 //! - [`zstore`] starts cells and single servers and measures what they cost, in turn.
 //! - [`smash`] computes and simulates what the chunk store's placement and lookup cost, and measures the store with nodes as processes.
 //! - [`faststore`] counts and times what block images ask of a device, beside BlueStore's ways to write.
+//! - [`cfs`] loads any mounted folder with operations on files and directories.
 //! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
 //! Nothing of the system depends on this crate but the program that offers its commands. The generator uses nothing of the system: it runs
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 pub mod ceiling;
+pub mod cfs;
 pub mod clock;
 pub mod disk;
 pub mod faststore;
@@ -46,6 +48,8 @@ pub enum BenchCommand {
     Smash(smash::SmashArgs),
     /// Count and time writes in place beside BlueStore's: new, copy-on-write, deferred through a log.
     Faststore(faststore::FaststoreArgs),
+    /// Measure file systems through their mounts: metadata operations, small files, large files.
+    Cfs(cfs::CfsArgs),
 }
 
 /// Makes a client of the chunk store that speaks with the cluster of a node's folder, on the present runtime.
@@ -63,5 +67,6 @@ pub fn run(command: BenchCommand, enter: EnterCluster) -> anyhow::Result<()> {
         BenchCommand::Zstore(args) => zstore::run(&args),
         BenchCommand::Smash(args) => smash::run(&args, enter),
         BenchCommand::Faststore(args) => faststore::run(&args),
+        BenchCommand::Cfs(args) => cfs::run(&args),
     }
 }

@@ -39,13 +39,13 @@ impl Machine {
 /// A table of text.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    pub columns: Vec<&'static str>,
+    pub columns: Vec<String>,
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub fn new(columns: &[&'static str]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
+    pub fn new<S: AsRef<str>>(columns: &[S]) -> Table {
+        Table { columns: columns.iter().map(|name| name.as_ref().to_owned()).collect(), rows: Vec::new() }
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
@@ -61,9 +61,8 @@ impl Table {
 
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let names: Vec<String> = self.columns.iter().map(|name| (*name).to_owned()).collect();
         let rule = format!("|{}\n", "---|".repeat(self.columns.len()));
-        self.rows.iter().fold(line(&names) + &rule, |text, row| text + &line(row))
+        self.rows.iter().fold(line(&self.columns) + &rule, |text, row| text + &line(row))
     }
 }
 
