@@ -5,10 +5,13 @@ under load and ended again. Then nobody writes: the history of every hot key is 
 node and compared byte for byte. A table says how long reads and writes waited. The exit code is 0 only if all that was seen is right and
 every bar holds.
 
-Needs root, `ip`, `mkfs.ext4` for the disks, cargo, and a Python with boto3 (`./test` makes one: target/venv/bin/python). Builds the program
-first. Nothing of the machine's own network is touched.
+Names of faults begin with `volume:` where all buckets are of the volume engine, with `mixed:` where buckets of both engines share the disks,
+with `files:` where the clients are programs on the mounts of a file volume, and with `roles:` where each role is a process of its own.
 
-`--smoke` is the part of it that `./test` runs: two faults in about 30 seconds, all that was seen judged, and nobody timed. Where the machine
+Needs root, `ip`, `nsenter`, `mkfs.ext4` for the disks, `/dev/fuse` for files, cargo, and a Python with boto3 (`./test` makes one:
+target/venv/bin/python). Builds the program first. Nothing of the machine's own network is touched.
+
+`--smoke` is the part of it that `./test` runs: four faults in about 80 seconds, all that was seen judged, and nobody timed. Where the machine
 gives no network namespaces it says so and exits with 77.
 """
 
@@ -25,13 +28,15 @@ import tempfile
 import time
 
 import disk_faults
+import engine_faults
 import faults
+import file_faults
 import hosts
 import network
 import report
 import roles
 import smoke
-from clients import Clients
+from clients import Clients, FileClients
 from judge import Verdict
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,6 +45,8 @@ LOCK = "/run/trilith-hosts.lock"
 FAULT_SECONDS = 7
 # Between faults after which a node that lives is removed: until that is forgotten, and the first wait.
 APART_SECONDS = 75
+# Errors after which no more faults of a topology are made.
+ENDS = ("Stuck", "RuntimeError", "Hung")
 # Clients' work before a fault and after it.
 CALM_SECONDS = 1.5
 
@@ -110,7 +117,7 @@ def run_topology(options, program, test, topology, chosen):
     cluster, clients, verdicts = hosts.Cluster(program, folder, topology, options.plain), None, []
     try:
         cluster.form()
-        clients = Clients(test)
+        clients = FileClients(cluster) if topology.has_files else Clients(test, topology)
         for fault in chosen:
             verdict = Verdict(fault.name, fault.bars)
             if fault.is_apart:
@@ -123,7 +130,7 @@ def run_topology(options, program, test, topology, chosen):
                 network.heal()
             verdicts.append(verdict)
             report.print_fault(verdict)
-            if any("Stuck" in wrong or "RuntimeError" in wrong for wrong in verdict.wrong):
+            if any(word in wrong for wrong in verdict.wrong for word in ENDS):
                 break
         else:
             everything = Verdict("everything, read once more at every node", faults.one_failure())
@@ -155,8 +162,7 @@ def main():
     parser.add_argument("--folder", help="where the nodes' folders are made")
     parser.add_argument("--keep", action="store_true", help="keep the folders and logs")
     options = parser.parse_args()
-    every = [*faults.all_of_processes_and_links(), *disk_faults.all_of_disks(), *roles.all_of_roles()]
-    chosen = [fault for fault in every if is_chosen(fault, options.only)]
+    chosen = [fault for fault in all_faults() if is_chosen(fault, options.only)]
     if options.smoke:
         chosen = smoke.some_of(chosen)
     if options.list:
@@ -193,6 +199,14 @@ def run(options, chosen):
     if options.smoke:
         report.print_counts(verdicts, time.monotonic() - begun)
     return 1 if not verdicts or any(verdict.wrong for verdict in verdicts) else 0
+
+
+def all_faults():
+    yield from faults.all_of_processes_and_links()
+    yield from disk_faults.all_of_disks()
+    yield from roles.all_of_roles()
+    yield from engine_faults.all_of_engines()
+    yield from file_faults.all_of_files()
 
 
 def refuse(options, reason):

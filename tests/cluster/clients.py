@@ -1,11 +1,13 @@
 """All clients of a run: histories (Rust), the probe (bare HTTP), objects (boto3). Each is a process of its own."""
 
+import collections
 import os
 import pathlib
 import subprocess
 import sys
 
 import talk
+from files import Files
 from network import NODES, address
 
 HERE = pathlib.Path(__file__).parent
@@ -38,20 +40,21 @@ class Histories:
 
 
 class Clients:
-    def __init__(self, test):
+    def __init__(self, test, topology):
         self.histories = Histories(test)
         self.probe = talk.Helper(sys.executable, HERE / "probe.py")
-        self.objects = talk.Helper(sys.executable, HERE / "objects.py")
+        buckets = [bucket for bucket, _ in topology.buckets if bucket.startswith("objects")]
+        self.objects = [talk.Helper(sys.executable, HERE / "objects.py", bucket) for bucket in buckets]
 
     def go(self):
         self.histories.tell("go")
-        self.probe.ask("go")
-        self.objects.ask("go")
+        for helper in (self.probe, *self.objects):
+            helper.ask("go")
 
     def rest(self):
         self.histories.tell("rest")
-        self.probe.ask("rest")
-        self.objects.ask("rest")
+        for helper in (self.probe, *self.objects):
+            helper.ask("rest")
 
     def judge(self, everything=False):
         """What was seen, and what of it is wrong. Nobody writes, and the cluster is whole."""
@@ -59,14 +62,26 @@ class Clients:
         explained = self.histories.judged()
         wrong = [] if explained else ["histories: no explanation, or a client failed; see above"]
         probe = self.probe.ask("verify", everything=everything)
-        objects = self.objects.ask("verify", everything=everything)
-        wrong += [f"probe: {one}" for one in probe["wrong"]] + [f"objects: {one}" for one in objects["wrong"]]
-        checked = {"history": explained, "keys": probe["checked"], "objects": objects["checked"], "steps": objects["done"]}
+        objects = [helper.ask("verify", everything=everything) for helper in self.objects]
+        wrong += [f"probe: {one}" for one in probe["wrong"]] + [f"objects: {one}" for many in objects for one in many["wrong"]]
+        steps = sum((collections.Counter(one["done"]) for one in objects), collections.Counter())
+        checked = {"history": explained, "keys": probe["checked"], "objects": sum(one["checked"] for one in objects), "steps": dict(steps)}
         return checked, wrong
 
     def tally(self, begins, ends):
         return self.probe.ask("tally", begins=begins, ends=ends)
 
     def end(self):
-        for helper in (self.histories, self.probe, self.objects):
+        for helper in (self.histories, self.probe, *self.objects):
             helper.end()
+
+
+class FileClients:
+    """Of a file volume that each node has mounted."""
+
+    def __init__(self, cluster):
+        self.files = Files([cluster.mount(node) for node in NODES], cluster.folder)
+        self.go, self.rest, self.tally, self.end = self.files.go, self.files.rest, self.files.tally, self.files.end
+
+    def judge(self, everything=False):
+        return self.files.judge(everything)

@@ -5,6 +5,8 @@ import dataclasses
 import http.client
 import json
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -19,13 +21,21 @@ SETTLE_SECONDS = 120
 STATUS_SECONDS = 2
 LOOK_SECONDS = 0.1
 PASSWORDS = {"TRILITH_ROOT_USER": "tester", "TRILITH_ROOT_PASSWORD": "tester-secret"}
-# Open to everybody: the histories' and the probe's. The other is boto3's, which signs.
+# Open to everybody: the histories' and the probe's. The others are boto3's, which signs.
 OPEN_BUCKETS = ["linear", "probe"]
-BUCKETS = [*OPEN_BUCKETS, "objects"]
+BUCKETS = (("linear", "log"), ("probe", "log"), ("objects", "log"))
+# Of files; how `trilith volume info` calls copies.
+VOLUME = "shared"
+IN_SYNC, SERVES = "in sync", "in sync, serves"
+INFO_SECONDS = 20
 
 
 class Stuck(Exception):
     """Something that must happen does not."""
+
+
+# What a look at a node raises that does not answer, or knows less than it will.
+NOT_YET = (OSError, http.client.HTTPException, LookupError, ValueError, TypeError, StopIteration, Stuck)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +49,15 @@ class Topology:
     small_folder: str = ""
     # A process for each role.
     is_apart: bool = False
+    # A volume of files, mounted by each node.
+    has_files: bool = False
+    # Names and engines; the names of boto3's begin with "objects".
+    buckets: tuple = BUCKETS
+
+    @property
+    def has_groups(self):
+        """Whether a bucket is in the placement groups of the volume engine."""
+        return any(engine != "log" for _, engine in self.buckets)
 
 
 class Cluster:
@@ -93,11 +112,51 @@ class Cluster:
                     self.format(part, device)
             self.start(part)
             self.wait(lambda part=part: self.status(part)["ready"], START_SECONDS, f"{part.name} to serve")
-        for bucket in BUCKETS:
-            self.run(0, "bucket", "make", bucket)
+        for bucket, engine in self.topology.buckets:
+            self.run(0, "bucket", "make", bucket, "--engine", engine)
         for bucket in OPEN_BUCKETS:
             self.run(0, "bucket", "policy", "set", bucket, "public-read-write")
+        if self.topology.has_files:
+            self.run(0, "volume", "create", VOLUME, "--data", self.data(0))
+            for node in NODES:
+                self.mount(node).mkdir()
+                self.run(node, "mount", VOLUME, self.mount(node), "--detach", "--data", self.data(node))
         self.settle()
+
+    def mount(self, node):
+        """The folder where a node has mounted the volume of files."""
+        return self.folder / f"mount-{node + 1}"
+
+    def file_copies(self):
+        """What each node's copy of the contents of files is, as the first node says that knows: words of `trilith volume info`."""
+        for node in NODES:
+            with contextlib.suppress(subprocess.SubprocessError):
+                info = self.run(node, "volume", "info", VOLUME, "--data", self.data(node), timeout=INFO_SECONDS)
+                return {int(number) - 1: state for number, state in re.findall(r"device \d+ of n(\d): (.*)", info)}
+        raise Stuck("no node knows of the copies of files")
+
+    def files_are_whole(self):
+        """Whether all copies are in sync, one serves, and all mounts answer."""
+        states = list(self.file_copies().values())
+        if len(states) < len(NODES) or states.count(SERVES) != 1 or not all(state.startswith(IN_SYNC) for state in states):
+            return False
+        looks = [subprocess.Popen(["mountpoint", "--quiet", self.mount(node)]) for node in NODES]
+        try:
+            return all(look.wait(timeout=INFO_SECONDS) == 0 for look in looks)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            for look in looks:
+                look.kill()
+
+    def keepers(self, node):
+        """The processes that keep a node's mounts."""
+        words, found = {b"keep-mounts", str(self.data(node)).encode()}, []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if words <= set((process / "cmdline").read_bytes().split(b"\0")):
+                    found.append(int(process.name))
+        return found
 
     def trust(self):
         """What lets nodes listen beyond their machine, if connections between them are not encrypted, or shall not be."""
@@ -152,6 +211,10 @@ class Cluster:
             process.kill()
             process.wait()
         self.processes.clear()
+        for node in NODES if self.topology.has_files else ():
+            # Calls that still wait fail.
+            for how in ("--force", "--lazy"):
+                subprocess.run(["umount", how, self.mount(node)], stderr=subprocess.DEVNULL, check=False)
         if self.small:
             self.small.remove()
 
@@ -168,6 +231,13 @@ class Cluster:
         finally:
             connection.close()
 
+    def metric(self, node, name):
+        """A figure of a node; none of one that does not answer."""
+        with contextlib.suppress(*NOT_YET):
+            lines = self.get(node, "/metrics", ADMIN)[1].decode().splitlines()
+            return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
+        return None
+
     def status(self, node):
         return json.loads(self.get(node, "/status", ADMIN)[1])
 
@@ -182,16 +252,19 @@ class Cluster:
             own = {device["device"] for device in cell["devices"]}
         written = {device["device"] for device in cell["devices"] if device["is_written"]}
         decided = not cell["undecided"] and cell["manager_leader"] and cell["gateways"] == len(NODES)
-        return status["ready"] and everybody and decided and own <= written and self.get(node, "/linear/hot/none")[0] == 404
+        all_there = everybody and decided and own <= written and (not self.topology.has_groups or groups_are_whole(status))
+        return status["ready"] and all_there and self.get(node, "/linear/hot/none")[0] == 404
 
     def settle(self):
         for node in NODES:
             self.wait(lambda node=node: self.is_whole(node), SETTLE_SECONDS, f"node {node + 1} to see a whole cluster")
+        if self.topology.has_files:
+            self.wait(self.files_are_whole, SETTLE_SECONDS, "all copies of files to be in sync, and mounts to answer")
 
     def wait(self, look, seconds, what):
         deadline = time.monotonic() + seconds
         while True:
-            with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            with contextlib.suppress(*NOT_YET):
                 if look():
                     return
             if self.ended():
@@ -203,7 +276,13 @@ class Cluster:
     def leads(self, what):
         """Who leads the manager (`manager_leader`) or the cell (`leader`), as any node says: a host, or the part that does."""
         for node in NODES:
-            with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            with contextlib.suppress(*NOT_YET):
                 part = parts.named(self.status(node)["cell"][what])
                 return part if part.role else part.host
         raise Stuck(f"no node knows its {what}")
+
+
+def groups_are_whole(status):
+    """Whether all placement groups of the volume engine have all copies, as a node's status says: "16 placement groups of 16 have …"."""
+    words = next(line["text"] for line in status["subsystems"] if line["label"] == "volumes").split()
+    return words[1:3] == ["placement", "groups"] and words[0] == words[4]

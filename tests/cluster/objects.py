@@ -1,4 +1,4 @@
-"""Objects of all sizes through boto3, at all nodes: plain and conditional PUTs, multipart uploads, deletes, reads, lists.
+"""Objects of a bucket, of all sizes, through boto3 at all nodes: plain and conditional PUTs, multipart uploads, deletes, reads, lists.
 
 Each thread has keys of its own, and knows what each must hold (ledger.py). Every answer is compared with that at once; `verify` reads back
 from every node what was acknowledged, and compares every byte.
@@ -16,7 +16,6 @@ import talk
 from crew import PAUSE_SECONDS, Crew
 from ledger import ABSENT, content, version_of
 
-BUCKET = "objects"
 THREADS = 3
 PACE_SECONDS = 0.05
 # A thread deletes when it has more.
@@ -58,8 +57,9 @@ def ask(call, **arguments):
 
 
 class Objects(Crew):
-    def __init__(self):
+    def __init__(self, bucket):
         super().__init__()
+        self.bucket = bucket
         self.clients = [client(node) for node in network.NODES]
         self.done = {}
         self.tags = {}
@@ -107,14 +107,14 @@ class Objects(Crew):
         if step == "remove":
             return self.write(key, True, s3.delete_object)
         floor = self.ledger.floor(key)
-        return self.judge(key, floor, found(s3, key))
+        return self.judge(key, floor, self.found(s3, key))
 
     def write(self, key, is_delete, call, **arguments):
         """Carries a write out and notes how it ended."""
         version = self.ledger.ask(key, is_delete)
         if callable(arguments.get("Body")):
             arguments["Body"] = arguments["Body"](version)
-        answer = ask(call, Bucket=BUCKET, Key=key, **arguments)
+        answer = ask(call, Bucket=self.bucket, Key=key, **arguments)
         self.tags[key] = answer.get("ETag")
         self.ledger.acknowledge(key, version)
 
@@ -122,19 +122,19 @@ class Objects(Crew):
         self.write(key, False, s3.put_object, Body=lambda version: content(key, version, length), **conditions)
 
     def multipart(self, s3, key, length):
-        upload = ask(s3.create_multipart_upload, Bucket=BUCKET, Key=key)["UploadId"]
+        upload = ask(s3.create_multipart_upload, Bucket=self.bucket, Key=key)["UploadId"]
         version = self.ledger.ask(key)
         whole = content(key, version, length)
         parts = []
         try:
             for number, part in enumerate((whole[:PART_BYTES], whole[PART_BYTES:]), 1):
-                place = {"Bucket": BUCKET, "Key": key, "UploadId": upload, "PartNumber": number}
+                place = {"Bucket": self.bucket, "Key": key, "UploadId": upload, "PartNumber": number}
                 parts.append({"PartNumber": number, "ETag": ask(s3.upload_part, Body=part, **place)["ETag"]})
         except (Open, Full):
             # Parts are no object: nobody may find them.
             self.ledger.refuse(key, version)
             raise
-        place = {"Bucket": BUCKET, "Key": key, "UploadId": upload}
+        place = {"Bucket": self.bucket, "Key": key, "UploadId": upload}
         answer = ask(s3.complete_multipart_upload, MultipartUpload={"Parts": parts}, **place)
         self.tags[key] = answer["ETag"]
         self.ledger.acknowledge(key, version)
@@ -144,7 +144,7 @@ class Objects(Crew):
         pages = []
         token = {}
         while True:
-            answer = ask(s3.list_objects_v2, Bucket=BUCKET, Prefix=f"{number}/", MaxKeys=25, **token)
+            answer = ask(s3.list_objects_v2, Bucket=self.bucket, Prefix=f"{number}/", MaxKeys=25, **token)
             pages += [entry["Key"] for entry in answer.get("Contents", [])]
             if not answer["IsTruncated"]:
                 break
@@ -167,32 +167,31 @@ class Objects(Crew):
         return super().go()
 
     def verify(self, everything):
-        keys, wrong = self.read_back(everything, lambda node, key: found(self.clients[node], key))
+        keys, wrong = self.read_back(everything, lambda node, key: self.found(self.clients[node], key))
         # Whoever swaps needs the tag; which one a write of open outcome made is not known.
         for key in keys:
             if self.ledger.is_sure(key)[1] != ABSENT:
                 try:
-                    self.tags[key] = self.clients[0].head_object(Bucket=BUCKET, Key=key)["ETag"]
+                    self.tags[key] = self.clients[0].head_object(Bucket=self.bucket, Key=key)["ETag"]
                 except Exception as error:
                     wrong.append(f"{key}: {error}")
         return {"checked": len(keys), "done": self.done, "wrong": wrong}
 
-
-def found(s3, key):
-    try:
-        answer = ask(s3.get_object, Bucket=BUCKET, Key=key)
-    except botocore.exceptions.ClientError as error:
-        if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-            return ABSENT
-        raise
-    try:
-        return version_of(key, answer["Body"].read())
-    except (botocore.exceptions.HTTPClientError, botocore.exceptions.BotoCoreError) as error:
-        raise Open from error
+    def found(self, s3, key):
+        try:
+            answer = ask(s3.get_object, Bucket=self.bucket, Key=key)
+        except botocore.exceptions.ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                return ABSENT
+            raise
+        try:
+            return version_of(key, answer["Body"].read())
+        except (botocore.exceptions.HTTPClientError, botocore.exceptions.BotoCoreError) as error:
+            raise Open from error
 
 
 def main():
-    objects = Objects()
+    objects = Objects(sys.argv[1])
     talk.answer({"go": objects.go, "rest": objects.rest, "verify": objects.verify})
 
 

@@ -17,8 +17,11 @@ def print_fault(verdict):
         print(f"    {note}")
     for wrong in verdict.wrong:
         print(f"    WRONG: {wrong}")
-    if verdict.checked:
-        checked = verdict.checked
+    checked = verdict.checked
+    if checked.get("steps") and "failures" in checked:
+        dead = f"; directories that a kernel took for removed: {checked['dead']}" if checked["dead"] else ""
+        print(f"    {checked['steps']}; failed: {checked['failures'] or 'none'}{dead}", flush=True)
+    elif "history" in checked:
         objects = f"{checked['keys']} + {checked['objects']} objects read at all nodes"
         print(f"    {checked['history']}; {objects}; {checked['steps']}", flush=True)
 
