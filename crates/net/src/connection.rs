@@ -47,6 +47,8 @@ pub(crate) enum ConnectionError {
     #[error("the peer calls itself node {} of cluster {}, its certificate names node {} of cluster {}",
         said.node, said.cluster, certified.node, certified.cluster)]
     Certificate { certified: Identity, said: Identity },
+    #[error("the peer has a key of number {0}, of which nothing is served here")]
+    Guest(u32),
     #[error("the peer speaks TLS, and this end does not")]
     SpeaksTls,
 }

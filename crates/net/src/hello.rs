@@ -20,12 +20,15 @@
 //!          ─►├ proof ┤
 //! ```
 
+use crate::call::Service;
 use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::FrameKind;
+use crate::guests::{Admitted, Guests, guest_number};
 use crate::network::ByteStream;
 use bytes::Bytes;
 use env::Env;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use types::{ClusterId, NodeIdentity};
 
@@ -49,28 +52,39 @@ pub struct Identity {
 }
 
 /// Which end of a connection speaks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
+#[derive(Clone, Copy)]
+pub(crate) enum End<'a> {
     /// Who connected, to this node; none: to any of the cluster.
     Caller(Option<NodeIdentity>),
-    Acceptor,
+    /// It may let in guests too.
+    Acceptor(Option<&'a dyn Guests>),
 }
 
-/// Exchanges hellos on a new connection. What comes after that is of a node of the cluster.
+/// A connection whose peer is known.
+pub(crate) struct Greeted {
+    pub reader: FrameReader,
+    pub writer: FrameWriter,
+    /// What is served to a guest; none for a node of the cluster.
+    pub service: Option<Arc<dyn Service>>,
+}
+
+/// Exchanges hellos on a new connection. What comes after that is of a node of the cluster, or of a guest.
 pub(crate) async fn greet(
     env: &Env,
     stream: Box<dyn ByteStream>,
     own: Identity,
-    end: End,
-) -> Result<(FrameReader, FrameWriter), ConnectionError> {
+    end: End<'_>,
+) -> Result<Greeted, ConnectionError> {
     let (certified, reached) = (stream.certified(), reached(&*stream, end));
     let (read, write) = tokio::io::split(stream);
     let mut frames = Frames { reader: FrameReader::new(read), writer: FrameWriter::new(env, write) };
     let exchange = async {
         match (certified, end) {
             (Some(certified), _) => frames.show(own, certified, end).await,
-            (None, End::Caller(expected)) => frames.prove_to_acceptor(Hello::drawn(env, own), own, reached, expected).await,
-            (None, End::Acceptor) => frames.prove_to_caller(Hello::drawn(env, own), own, reached).await,
+            (None, End::Caller(expected)) => {
+                frames.prove_to_acceptor(Hello::drawn(env, own), own, reached, expected).await.map(|()| None)
+            }
+            (None, End::Acceptor(guests)) => frames.prove_to_caller(Hello::drawn(env, own), own, reached, guests).await,
         }
     };
     let outcome = tokio::select! {
@@ -78,18 +92,26 @@ pub(crate) async fn greet(
         outcome = exchange => outcome,
         () = env.sleep(HELLO_LIMIT) => Err(ConnectionError::Silent(HELLO_LIMIT)),
     };
-    outcome?;
+    let service = outcome?;
     frames.reader.know_peer();
-    Ok((frames.reader, frames.writer))
+    let Frames { reader, writer } = frames;
+    Ok(Greeted { reader, writer, service })
+}
+
+/// What is served to the peer with this id, and whose key it must have. Those of a node are `own` and no service.
+fn admit(own: Identity, id: &[u8; 16], guests: Option<&dyn Guests>) -> Result<(Identity, Option<Arc<dyn Service>>), ConnectionError> {
+    let Some(number) = guest_number(id) else { return Ok((own, None)) };
+    let Admitted { cluster, service } = guests.and_then(|guests| guests.admit(number)).ok_or(ConnectionError::Guest(number))?;
+    Ok((Identity { cluster, ..own }, Some(service)))
 }
 
 /// The address that was connected to, which both ends know. On loopback alone: elsewhere addresses are translated under way, and a plain connection is for
 /// networks that are trusted.
-fn reached(stream: &dyn ByteStream, end: End) -> Option<SocketAddr> {
+fn reached(stream: &dyn ByteStream, end: End<'_>) -> Option<SocketAddr> {
     let ends = stream.ends()?;
     let reached = match end {
         End::Caller(_) => ends.peer,
-        End::Acceptor => ends.own,
+        End::Acceptor(_) => ends.own,
     };
     let reached = SocketAddr::new(reached.ip().to_canonical(), reached.port());
     Some(reached).filter(|reached| reached.ip().is_loopback())
@@ -102,17 +124,26 @@ struct Frames {
 
 impl Frames {
     /// Says what the own certificate says; the peer has to say what its one says. Both ends speak at once, so neither waits for the other.
-    async fn show(&mut self, own: Identity, certified: Identity, end: End) -> Result<(), ConnectionError> {
+    async fn show(
+        &mut self,
+        own: Identity,
+        certified: Identity,
+        end: End<'_>,
+    ) -> Result<Option<Arc<dyn Service>>, ConnectionError> {
+        let (own, service) = match end {
+            End::Caller(_) => (own, None),
+            End::Acceptor(guests) => admit(own, &certified.cluster.0, guests)?,
+        };
         self.write(&Hello { value: own.cluster.0, node: own.node }.encode()).await?;
         let hello = Hello::decode(&self.next().await?)?;
         let said = Identity { cluster: ClusterId(hello.value), node: hello.node };
         if said != certified {
             return Err(ConnectionError::Certificate { certified, said });
         }
-        match end {
-            End::Caller(expected) => hello.must_be(expected),
-            End::Acceptor => Ok(()),
+        if let End::Caller(expected) = end {
+            hello.must_be(expected)?;
         }
+        Ok(service)
     }
 
     async fn prove_to_acceptor(
@@ -137,7 +168,8 @@ impl Frames {
         hello: Hello,
         own: Identity,
         reached: Option<SocketAddr>,
-    ) -> Result<(), ConnectionError> {
+        guests: Option<&dyn Guests>,
+    ) -> Result<Option<Arc<dyn Service>>, ConnectionError> {
         let heard = self.next().await;
         let theirs = match heard.and_then(|payload| Hello::decode(&payload)) {
             // Another version's caller, and one that speaks TLS, learn from this what they have reached.
@@ -147,9 +179,11 @@ impl Frames {
             }
             decoded => decoded?,
         };
+        let (own, service) = admit(own, &theirs.node.0, guests)?;
         let proofs = Proofs::of(own.cluster, theirs, hello, reached);
         self.write(&[&hello.encode()[..], proofs.acceptor.as_bytes()].concat()).await?;
-        check(&self.next().await?, proofs.caller)
+        check(&self.next().await?, proofs.caller)?;
+        Ok(service)
     }
 
     async fn write(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {

@@ -6,6 +6,7 @@
 //!      └───── LocalCaller ──────────────── a direct call ─────────────────────────────────┘
 //!   Router: several services at one address
 //!   TlsNetwork: certificates and encryption over another Network
+//!   Guests: processes that are no nodes, with the key of one thing
 //! ```
 //!
 //! Invariants
@@ -20,6 +21,7 @@
 mod call;
 mod connection;
 mod frame;
+mod guests;
 mod handshakes;
 mod hello;
 mod local;
@@ -34,6 +36,7 @@ mod unix;
 
 pub use call::{BoxFuture, CallError, Caller, Refusal, Request, Service};
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYLOAD_BYTES};
+pub use guests::{Admitted, Guests, guest_cluster, guest_node, guest_number};
 pub use handshakes::MAX_HANDSHAKES;
 pub use hello::{Identity, PROTOCOL_VERSION};
 pub use local::LocalCaller;
@@ -41,9 +44,9 @@ pub use network::{ByteStream, Listener, Network, TcpNetwork};
 pub use remote::{MAX_CALLS_IN_FLIGHT, RemoteCaller, ServiceCaller};
 pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFull};
 pub use router::{Router, ServiceTag};
-pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve};
+pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve, serve_with_guests};
 pub use simulated::{LinkWeather, SimulatedNetwork};
-pub use tls::{Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork};
+pub use tls::{Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, GuestAuthority, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork};
 pub use unix::{LONE_ADDRESS, UnixNetwork};
 
 #[cfg(test)]

@@ -252,7 +252,8 @@ impl Shared {
     async fn connect(&self) -> Result<(FrameReader, FrameWriter), ConnectionError> {
         let connect = async {
             let stream = self.network.connect(&self.address).await?;
-            greet(&self.env, stream, self.identity, End::Caller(self.expected)).await
+            let greeted = greet(&self.env, stream, self.identity, End::Caller(self.expected)).await?;
+            Ok((greeted.reader, greeted.writer))
         };
         tokio::select! {
             biased;

@@ -5,7 +5,8 @@ use crate::call::{Refusal, Request, Service};
 use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
 use crate::handshakes::Handshakes;
-use crate::hello::{End, Identity, greet};
+use crate::guests::Guests;
+use crate::hello::{End, Greeted, Identity, greet};
 use crate::network::Listener;
 use bytes::Bytes;
 use env::Env;
@@ -32,7 +33,18 @@ pub(crate) const RIDE_TIME: Duration = Duration::from_millis(1);
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 
 /// Serves connections until the future is dropped; then all of them end.
-pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn Service>, identity: Identity) {
+pub async fn serve(env: Env, listener: Box<dyn Listener>, service: Arc<dyn Service>, identity: Identity) {
+    serve_with_guests(env, listener, service, identity, None).await;
+}
+
+/// As [`serve`], and to guests what is theirs.
+pub async fn serve_with_guests(
+    env: Env,
+    mut listener: Box<dyn Listener>,
+    service: Arc<dyn Service>,
+    identity: Identity,
+    guests: Option<Arc<dyn Guests>>,
+) {
     // Those of strangers, who have not shown that they are of the cluster, take no place among the others.
     let (mut greetings, mut connections) = (Handshakes::new(), JoinSet::new());
     let address = listener.address();
@@ -40,8 +52,8 @@ pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn S
         tokio::select! {
             biased;
             Some(greeted) = greetings.next() => match greeted {
-                Ok((reader, writer)) => {
-                    let connection = serve_connection(env.clone(), reader, writer, service.clone());
+                Ok(Greeted { reader, writer, service: of_guest }) => {
+                    let connection = serve_connection(env.clone(), reader, writer, of_guest.unwrap_or_else(|| service.clone()));
                     connections.spawn(env.within(connection));
                 }
                 Err(ConnectionError::Closed) => {}
@@ -49,8 +61,8 @@ pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn S
             },
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok(stream) => {
-                    let greeter = env.clone();
-                    let greeting = async move { greet(&greeter, stream, identity, End::Acceptor).await };
+                    let (greeter, guests) = (env.clone(), guests.clone());
+                    let greeting = async move { greet(&greeter, stream, identity, End::Acceptor(guests.as_deref())).await };
                     greetings.begin(&address, env.within(greeting));
                 }
                 Err(error) => {

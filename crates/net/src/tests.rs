@@ -268,10 +268,9 @@ async fn a_peer_that_never_answers_holds_a_bounded_number_of_calls() {
     let deaf = env.clone();
     env.spawn(async move {
         let stream = listener.accept().await.unwrap();
-        let (reader, writer) =
-            crate::hello::greet(&deaf, stream, CLUSTER, End::Acceptor).await.unwrap_or_else(|error| panic!("{error}"));
+        let greeted = crate::hello::greet(&deaf, stream, CLUSTER, End::Acceptor(None)).await;
         deaf.sleep(Duration::from_secs(3600)).await;
-        drop((reader, writer));
+        drop(greeted);
     });
     let caller = Arc::new(RemoteCaller::new(&env, Arc::new(network), NAME, CLUSTER));
     let deadline = after(&env, Duration::from_secs(2));
@@ -345,8 +344,8 @@ async fn a_server_carries_out_a_bounded_number_of_requests_of_one_connection() {
     let service = Echo::new(&env);
     start(&env, &network, NAME, service.clone()).await;
     let stream = network.connect(NAME).await.unwrap();
-    let (mut reader, mut writer) =
-        crate::hello::greet(&env, stream, CLUSTER, End::Caller(None)).await.unwrap_or_else(|error| panic!("{error}"));
+    let greeted = crate::hello::greet(&env, stream, CLUSTER, End::Caller(None)).await;
+    let crate::hello::Greeted { mut reader, mut writer, .. } = greeted.unwrap_or_else(|error| panic!("{error}"));
     let requests = MAX_REQUESTS_PER_CONNECTION as u64 + 50;
     let sending = env.spawn(async move {
         for id in 0..requests {

@@ -15,12 +15,14 @@
 mod authority;
 mod certificate;
 mod failure;
+mod guests;
 mod listener;
 mod network;
 mod stream;
 
 pub use authority::Authority;
 pub use certificate::{CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, RENEW_AFTER};
+pub use guests::GuestAuthority;
 pub use network::{HANDSHAKE_LIMIT, TlsNetwork};
 
 #[cfg(test)]

@@ -53,6 +53,11 @@ impl Authority {
         format!("{}.{DOMAIN}", self.cluster)
     }
 
+    /// The id in a name of [`Authority::server_name`].
+    pub(crate) fn named(server_name: &str) -> Option<ClusterId> {
+        server_name.strip_suffix(DOMAIN)?.strip_suffix('.')?.parse().ok()
+    }
+
     /// Signs a certificate for both ends of connections: of `key`, for the node that `node_uri` names, within these dates.
     pub(crate) fn sign(
         &self,

@@ -3,9 +3,11 @@
 use super::authority::Authority;
 use super::certificate::{CertificateError, OwnCertificate, named_in};
 use super::failure::{TlsFailure, explain};
+use super::guests::{Acceptor, GuestAcceptors, GuestAuthority};
 use super::listener::TlsListener;
 use super::stream::TlsConnection;
 use crate::call::BoxFuture;
+use crate::guests::guest_number;
 use crate::hello::Identity;
 use crate::network::{ByteStream, Listener, Network};
 use env::Env;
@@ -21,7 +23,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsConnector;
 use types::ClusterId;
 
 /// How long both ends may take from the first byte until each has seen the other's certificate.
@@ -32,15 +34,9 @@ pub struct TlsNetwork {
     inner: Arc<dyn Network>,
     connector: TlsConnector,
     server_name: ServerName<'static>,
-    ends: Ends,
-    acceptor: TlsAcceptor,
-}
-
-/// What both ends of a handshake need.
-#[derive(Clone)]
-pub(crate) struct Ends {
-    pub env: Env,
-    pub cluster: ClusterId,
+    env: Env,
+    acceptor: Acceptor,
+    guests: Option<Arc<GuestAcceptors>>,
 }
 
 impl TlsNetwork {
@@ -57,6 +53,11 @@ impl TlsNetwork {
         TlsNetwork::showing(env, inner, authority, Arc::new(certificate))
     }
 
+    /// Accepts guests too: those whose certificate is of the authority of their number.
+    pub fn with_guests(self, own: Identity, authority: GuestAuthority) -> TlsNetwork {
+        TlsNetwork { guests: Some(Arc::new(GuestAcceptors::new(&self.env, own, authority))), ..self }
+    }
+
     /// Trusts `authority` and shows `certificate`.
     pub(crate) fn showing(
         env: &Env,
@@ -64,30 +65,25 @@ impl TlsNetwork {
         authority: &Authority,
         certificate: Arc<OwnCertificate>,
     ) -> Result<TlsNetwork, CertificateError> {
-        let (provider, clock, roots) = (Arc::new(provider()), Arc::new(Clock(env.clone())), authority.roots()?);
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone()).build();
+        let (provider, clock) = (Arc::new(provider()), Arc::new(Clock(env.clone())));
+        let verifier = WebPkiServerVerifier::builder_with_provider(authority.roots()?, provider.clone()).build();
         let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-        let mut client = ClientConfig::builder_with_details(provider.clone(), clock.clone())
+        let mut client = ClientConfig::builder_with_details(provider, clock)
             .with_protocol_versions(&[&TLS13])?
             .with_webpki_verifier(verifier)
             .with_client_cert_resolver(certificate.clone());
-        client.enable_sni = false;
+        // A guest says whose it is. Nodes say nothing that others could read.
+        client.enable_sni = guest_number(&authority.cluster().0).is_some();
         client.resumption = Resumption::disabled();
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).clear_root_hint_subjects();
-        let verifier = verifier.build().map_err(|error| rustls::Error::General(error.to_string()))?;
-        let mut server = ServerConfig::builder_with_details(provider, clock)
-            .with_protocol_versions(&[&TLS13])?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(certificate);
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
+        let acceptor = Acceptor { config: Arc::new(server_config(env, authority, certificate)?), cluster: authority.cluster() };
         let server_name = ServerName::try_from(authority.server_name()).expect("hexadecimal digits and a domain");
         Ok(TlsNetwork {
             inner,
             connector: TlsConnector::from(Arc::new(client)),
             server_name,
-            ends: Ends { env: env.clone(), cluster: authority.cluster() },
-            acceptor: TlsAcceptor::from(Arc::new(server)),
+            env: env.clone(),
+            acceptor,
+            guests: None,
         })
     }
 }
@@ -97,7 +93,8 @@ impl Network for TlsNetwork {
         Box::pin(async move {
             let stream = self.inner.connect(address).await?;
             let shaking = self.connector.connect(self.server_name.clone(), stream);
-            let connection = self.ends.finish(async { Ok(tokio_rustls::TlsStream::from(shaking.await?)) }).await?;
+            let shaking = async { Ok((self.acceptor.cluster, tokio_rustls::TlsStream::from(shaking.await?))) };
+            let connection = finish(&self.env, shaking).await?;
             let connection: Box<dyn ByteStream> = Box::new(connection);
             Ok(connection)
         })
@@ -106,33 +103,49 @@ impl Network for TlsNetwork {
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let inner = self.inner.listen(address).await?;
-            let listener: Box<dyn Listener> = Box::new(TlsListener::new(inner, self.acceptor.clone(), self.ends.clone()));
+            let listener: Box<dyn Listener> = Box::new(TlsListener::new(inner, self.acceptor.clone(), self.guests.clone(), &self.env));
             Ok(listener)
         })
     }
 }
 
-impl Ends {
-    /// Waits for a handshake and looks whom the peer's certificate names.
-    pub async fn finish(
-        &self,
-        shaking: impl Future<Output = io::Result<tokio_rustls::TlsStream<Box<dyn ByteStream>>>>,
-    ) -> io::Result<TlsConnection> {
-        let stream = tokio::select! {
-            biased;
-            shaken = shaking => shaken.map_err(explain)?,
-            () = self.env.sleep(HANDSHAKE_LIMIT) => return Err(TlsFailure::Slow(HANDSHAKE_LIMIT).into()),
-        };
-        let state: &CommonState = match &stream {
-            tokio_rustls::TlsStream::Client(stream) => stream.get_ref().1,
-            tokio_rustls::TlsStream::Server(stream) => stream.get_ref().1,
-        };
-        let peer = named_in(state.peer_certificates()).map_err(TlsFailure::from)?;
-        match peer.cluster == self.cluster {
-            true => Ok(TlsConnection { stream, peer }),
-            false => Err(TlsFailure::OtherCluster.into()),
-        }
+/// What comes out of a handshake: the cluster that was meant, and the stream.
+pub(super) type Shaken = (ClusterId, tokio_rustls::TlsStream<Box<dyn ByteStream>>);
+
+/// Waits for a handshake and looks whom the peer's certificate names.
+pub(super) async fn finish(env: &Env, shaking: impl Future<Output = io::Result<Shaken>>) -> io::Result<TlsConnection> {
+    let (cluster, stream) = tokio::select! {
+        biased;
+        shaken = shaking => shaken.map_err(explain)?,
+        () = env.sleep(HANDSHAKE_LIMIT) => return Err(TlsFailure::Slow(HANDSHAKE_LIMIT).into()),
+    };
+    let state: &CommonState = match &stream {
+        tokio_rustls::TlsStream::Client(stream) => stream.get_ref().1,
+        tokio_rustls::TlsStream::Server(stream) => stream.get_ref().1,
+    };
+    let peer = named_in(state.peer_certificates()).map_err(TlsFailure::from)?;
+    match peer.cluster == cluster {
+        true => Ok(TlsConnection { stream, peer }),
+        false => Err(TlsFailure::OtherCluster.into()),
     }
+}
+
+/// How an end accepts: it trusts `authority` and shows `certificate`.
+pub(super) fn server_config(
+    env: &Env,
+    authority: &Authority,
+    certificate: Arc<OwnCertificate>,
+) -> Result<ServerConfig, CertificateError> {
+    let (provider, clock) = (Arc::new(provider()), Arc::new(Clock(env.clone())));
+    let verifier = WebPkiClientVerifier::builder_with_provider(authority.roots()?, provider.clone()).clear_root_hint_subjects();
+    let verifier = verifier.build().map_err(|error| rustls::Error::General(error.to_string()))?;
+    let mut server = ServerConfig::builder_with_details(provider, clock)
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(certificate);
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    Ok(server)
 }
 
 /// One implementation of everything; the cipher that processors with AES instructions are fastest at comes first.
