@@ -6,6 +6,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod asking;
 pub mod client;
 pub mod data;
 pub mod door;

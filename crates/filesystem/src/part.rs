@@ -8,6 +8,7 @@
 mod contents;
 mod control;
 mod figures;
+mod guests;
 mod leader;
 mod leases;
 mod loss;
@@ -24,10 +25,11 @@ use groups::{Assigner, Named, named_by_others};
 use manager::GroupKind;
 use net::{BoxFuture, Service, ServiceTag};
 use subsystem::{Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
-use types::DeviceId;
+use types::{DeviceId, FileVolumeId};
 
 use crate::door::MountDoor;
 use contents::{Collector, ContentService, Contents, CopyService};
+use guests::GuestService;
 use leases::Leases;
 use mounts::Mounts;
 use sweeper::Sweeper;
@@ -60,6 +62,16 @@ impl Starter for FileStarter {
             mounts.take_over().await;
             Ok(Arc::new(Files { around, contents, trees, volumes, mounts }) as Arc<dyn Subsystem>)
         })
+    }
+}
+
+impl Files {
+    /// What guests of a volume can call; none if there is no such volume.
+    pub fn guest_service(&self, volume: FileVolumeId) -> Option<Arc<dyn Service>> {
+        let state = self.around.manager.snapshot();
+        state.file_volume(volume).filter(|record| !record.is_removing)?;
+        let (tree, contents) = (self.trees.way(volume), self.contents.way(volume));
+        Some(Arc::new(GuestService { around: self.around.clone(), volume, tree, contents }))
     }
 }
 

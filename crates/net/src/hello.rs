@@ -99,7 +99,11 @@ pub(crate) async fn greet(
 }
 
 /// What is served to the peer with this id, and whose key it must have. Those of a node are `own` and no service.
-fn admit(own: Identity, id: &[u8; 16], guests: Option<&dyn Guests>) -> Result<(Identity, Option<Arc<dyn Service>>), ConnectionError> {
+fn admit(
+    own: Identity,
+    id: &[u8; 16],
+    guests: Option<&dyn Guests>,
+) -> Result<(Identity, Option<Arc<dyn Service>>), ConnectionError> {
     let Some(number) = guest_number(id) else { return Ok((own, None)) };
     let Admitted { cluster, service } = guests.and_then(|guests| guests.admit(number)).ok_or(ConnectionError::Guest(number))?;
     Ok((Identity { cluster, ..own }, Some(service)))

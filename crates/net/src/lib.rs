@@ -46,7 +46,9 @@ pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFul
 pub use router::{Router, ServiceTag};
 pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve, serve_with_guests};
 pub use simulated::{LinkWeather, SimulatedNetwork};
-pub use tls::{Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, GuestAuthority, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork};
+pub use tls::{
+    Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, GuestAuthority, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork,
+};
 pub use unix::{LONE_ADDRESS, UnixNetwork};
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 use crate::call::{Refusal, Request, Service};
 use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
-use crate::handshakes::Handshakes;
 use crate::guests::Guests;
+use crate::handshakes::Handshakes;
 use crate::hello::{End, Greeted, Identity, greet};
 use crate::network::Listener;
 use bytes::Bytes;

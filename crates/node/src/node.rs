@@ -16,7 +16,7 @@ use engine::ObjectEngine;
 use env::Env;
 use logstore::{LogStore, LogStoreConfig};
 use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, ReplicatedOptions, member_id};
-use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
+use net::{BoxFuture, Caller, Guests, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -47,6 +47,8 @@ pub struct NodeOptions {
     pub via: Vec<String>,
     /// No other node reaches it: it is the only one of its cluster while it runs.
     pub is_sole: bool,
+    /// Who may call it without being a node.
+    pub guests: Option<Arc<dyn Guests>>,
 }
 
 /// A node that takes part in the manager, and has no devices yet.
@@ -153,7 +155,7 @@ impl Node {
         options: NodeOptions,
         note: impl FnOnce() -> Result<(), String> + Send,
     ) -> Result<OpenNode, NodeError> {
-        let NodeOptions { network, identity, log, register, roles, via, is_sole } = options;
+        let NodeOptions { network, identity, log, register, roles, via, is_sole, guests } = options;
         let me = member_id(register.identity);
         let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
         let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
@@ -175,7 +177,7 @@ impl Node {
         let address = register.address.clone();
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
-        let listening = env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity));
+        let listening = env.spawn(net::serve_with_guests(env.clone(), listener, Arc::new(router), identity, guests));
         let tasks = vec![Ending(listening), Ending(env.spawn(oversight.run()))];
         let callers = Callers::new(env, network.clone(), identity);
         let to = |address: &str| -> Arc<dyn Caller> { Arc::new(RemoteCaller::new(env, network.clone(), address, identity)) };

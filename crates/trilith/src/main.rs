@@ -4,6 +4,7 @@
 
 mod credentials;
 mod settings;
+mod volume_key;
 
 mod new_file;
 mod place;

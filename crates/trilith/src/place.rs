@@ -7,6 +7,7 @@
 //! | `trilith cluster init` | the same, from its first start on |
 //! | `trilith cluster join` | joins others |
 
+use crate::volume_key::VolumeKey;
 use anyhow::{Context, bail};
 use env::Env;
 use net::{Authority, LONE_ADDRESS, Network, TcpNetwork, TlsNetwork, UnixNetwork};
@@ -262,7 +263,9 @@ impl Place {
         }
         let token = self.token()?;
         let authority = Arc::new(Authority::of(token.cluster, &token.secret)?);
-        Ok(Arc::new(TlsNetwork::new(env, Arc::new(TcpNetwork), &authority, self.identity()?)?))
+        let (own, of_volume) = (self.identity()?, move |volume| VolumeKey::of(&token, volume).authority());
+        let network = TlsNetwork::new(env, Arc::new(TcpNetwork), &authority, own)?;
+        Ok(Arc::new(network.with_guests(own, Arc::new(of_volume))))
     }
 
     /// Refuses plain connections beyond this machine unless they were asked for.

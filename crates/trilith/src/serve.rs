@@ -11,6 +11,7 @@
 mod descriptors;
 pub mod devices;
 mod failed_manager;
+mod guests;
 mod lean;
 mod member;
 mod mount;

@@ -29,9 +29,10 @@ pub use collector::Collector;
 pub use copying::CopyService;
 pub use member::ContentMember;
 pub use stores::Stores;
-pub use way::{ContentService, ContentWay, Standing};
+pub use way::{ContentService, ContentWay};
 
 use super::leader::Search;
+use crate::asking::content;
 use member::ContentKind;
 
 /// This node's part in the contents of all volumes.
@@ -106,9 +107,9 @@ impl Contents {
     }
 
     /// The contents of a volume, wherever the primary is.
-    pub fn partition(&self, volume: FileVolumeId) -> ContentWay {
+    pub fn way(&self, volume: FileVolumeId) -> ContentWay {
         let key = GroupKey { kind: GroupKind::FILE_CONTENTS, number: volume.0 };
-        let search = Search::new(&self.around, key, ServiceTag::FILE_CONTENTS, way::LIMITS);
+        let search = Search::new(&self.around, key, ServiceTag::FILE_CONTENTS, content::LIMITS);
         ContentWay::new(search, self.host.clone())
     }
 }

@@ -8,9 +8,9 @@ use net::{BoxFuture, Refusal, Request, Service};
 use subsystem::Surroundings;
 use types::{DeviceId, NodeId};
 
-use super::contents::Standing;
 use super::mounts::Mounts;
 use super::volumes::Volumes;
+use crate::asking::content::Standing;
 use crate::protocol::{Ask, CopyInfo, CopyState, Told, VolumeInfo, VolumeUsage};
 
 /// The service.

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::Instant;
+use env::{Env, Instant};
 use manager::GroupKey;
 use net::ServiceTag;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use subsystem::Surroundings;
+
+use crate::asking::AskLimits;
 
 /// Between two looks for a leader.
 const REST: Duration = Duration::from_millis(50);
@@ -32,28 +34,19 @@ pub struct Search {
     around: Surroundings,
     key: GroupKey,
     tag: ServiceTag,
-    limits: SearchLimits,
+    limits: AskLimits,
     /// Where the last answer came from, for a node that is no member.
     last: Mutex<Option<String>>,
 }
 
-/// How long a search takes.
-#[derive(Clone, Copy, Debug)]
-pub struct SearchLimits {
-    /// At one node.
-    pub each: Duration,
-    /// In all.
-    pub all: Duration,
-}
-
 impl Search {
     /// `tag`: the service of the group's leader.
-    pub fn new(around: &Surroundings, key: GroupKey, tag: ServiceTag, limits: SearchLimits) -> Search {
+    pub fn new(around: &Surroundings, key: GroupKey, tag: ServiceTag, limits: AskLimits) -> Search {
         Search { around: around.clone(), key, tag, limits, last: Mutex::default() }
     }
 
-    pub fn around(&self) -> &Surroundings {
-        &self.around
+    pub fn env(&self) -> &Env {
+        &self.around.env
     }
 
     /// The number of the group, which is that of its volume.
@@ -61,14 +54,15 @@ impl Search {
         self.key.number
     }
 
-    /// Finds the leader and asks it. What may have been done is asked again. `here` asks the member on this node, if there is one. The error says why there is no answer.
-    pub async fn ask<A, T, F>(&self, asked: &A, here: impl Fn() -> F) -> Result<T, String>
+    /// Finds the leader and asks it, until `until` at the latest. What may have been done is asked again. `here` asks the member on this node, if there is one. The error says why there is no answer.
+    pub async fn ask<A, T, F>(&self, asked: &A, until: Option<Instant>, here: impl Fn() -> F) -> Result<T, String>
     where
         A: Serialize,
         T: DeserializeOwned,
         F: Future<Output = Option<Told<T>>>,
     {
-        let until = self.around.env.now() + self.limits.all;
+        let longest = self.around.env.now() + self.limits.all;
+        let until = until.map_or(longest, |until| until.min(longest));
         let mut leader: Option<String> = None;
         loop {
             let told = match leader.take() {

@@ -3,7 +3,7 @@
 use subsystem::Loss;
 use types::FileVolumeId;
 
-use super::contents::Standing;
+use crate::asking::content::Standing;
 
 /// What of a volume is lost with devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

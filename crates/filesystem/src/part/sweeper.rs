@@ -10,6 +10,7 @@ use subsystem::Surroundings;
 
 use super::contents::Contents;
 use super::trees::{TreeMember, Trees};
+use crate::asking::content::ContentPartition;
 use crate::data::DataPartition;
 use crate::meta::{Command, Found, Freed, FreedPiece, MetaSession, Query};
 
@@ -54,7 +55,7 @@ impl Sweeper {
         if volume.is_removing {
             return self.remove(member, volume).await.map(|()| true);
         }
-        self.give_back(member, &self.contents.partition(volume.id)).await
+        self.give_back(member, &ContentPartition::new(self.contents.way(volume.id))).await
     }
 
     async fn give_back(&self, member: &TreeMember, partition: &dyn DataPartition) -> Result<bool, String> {

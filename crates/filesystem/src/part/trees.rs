@@ -2,26 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use consensus::{NotLeader, ProposeError, ReadError, ReadMode, Term};
+use env::{Env, Instant};
 use groups::{Host, Kind, Member, Named, Placed};
 use manager::{GroupKey, GroupKind, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service, ServiceTag};
 use parking_lot::{Mutex, MutexGuard};
-use serde::{Deserialize, Serialize};
 use subsystem::Surroundings;
 use types::FileVolumeId;
 
-use super::leader::{Search, SearchLimits, Told, silent_members};
+use super::leader::{Search, Told, silent_members};
 use super::leases::Heard;
-use crate::meta::{
-    Answer, Command, Envelope, Machine, MetaCallError, MetaError, MetaPartition, MetaSession, Query, Reply, Time,
-};
-
-/// How long the leader of a tree may take, and how long a request looks for it.
-const LIMITS: SearchLimits = SearchLimits { each: Duration::from_secs(10), all: Duration::from_secs(20) };
+use crate::asking::Way;
+use crate::asking::tree::{self, TreeAnswer, TreeAsk};
+use crate::meta::{Command, Envelope, Machine, MetaError, MetaSession, Query, Reply, Time};
 
 /// The trees that this node is a member of.
 pub struct Trees {
@@ -87,12 +83,12 @@ impl TreeMember {
     }
 
     /// False where a client must not be told that its lease goes on.
-    fn hear(&self, asked: &Ask) -> bool {
+    fn hear(&self, asked: &TreeAsk) -> bool {
         let (session, is_lease) = match asked {
-            Ask::Command(envelope) => (envelope.session, false),
-            Ask::Query(Query::Orphans { session }) => (*session, false),
-            Ask::Query(Query::Lease { session }) => (*session, true),
-            Ask::Query(_) => return true,
+            TreeAsk::Command(envelope) => (envelope.session, false),
+            TreeAsk::Query(Query::Orphans { session }) => (*session, false),
+            TreeAsk::Query(Query::Lease { session }) => (*session, true),
+            TreeAsk::Query(_) => return true,
         };
         self.heard().hear(session, self.around.env.now()) || !is_lease
     }
@@ -189,26 +185,26 @@ impl Trees {
     }
 
     /// The tree of a volume, wherever it is led.
-    pub fn partition(&self, volume: FileVolumeId) -> Arc<dyn MetaPartition> {
+    pub fn way(&self, volume: FileVolumeId) -> TreeWay {
         let key = GroupKey { kind: GroupKind::FILE_TREES, number: volume.0 };
-        let search = Search::new(&self.around, key, ServiceTag::FILE_TREES, LIMITS);
-        Arc::new(TreeWay { search, host: self.host.clone() })
+        let search = Search::new(&self.around, key, ServiceTag::FILE_TREES, tree::LIMITS);
+        TreeWay { search, host: self.host.clone() }
     }
 
-    async fn answer(&self, volume: FileVolumeId, asked: &Ask) -> Told<TreeAnswer> {
+    async fn answer(&self, volume: FileVolumeId, asked: &TreeAsk) -> Told<TreeAnswer> {
         let Some(member) = self.host.get(volume.0) else { return Told::Elsewhere(None) };
         answer_here(&member, asked).await
     }
 }
 
-async fn answer_here(member: &TreeMember, asked: &Ask) -> Told<TreeAnswer> {
+async fn answer_here(member: &TreeMember, asked: &TreeAsk) -> Told<TreeAnswer> {
     if !member.hear(asked) {
         return Told::Again("the locks of the client are being taken away".to_owned());
     }
     let outcome = match asked {
-        Ask::Command(envelope) if envelope.is_of_leader() => Ok(TreeAnswer::Reply(Err(MetaError::Invalid))),
-        Ask::Command(envelope) => member.propose(envelope).await.map(TreeAnswer::Reply),
-        Ask::Query(query) => member.read(|machine| machine.query(query)).await.map(TreeAnswer::Answer),
+        TreeAsk::Command(envelope) if envelope.is_of_leader() => Ok(TreeAnswer::Reply(Err(MetaError::Invalid))),
+        TreeAsk::Command(envelope) => member.propose(envelope).await.map(TreeAnswer::Reply),
+        TreeAsk::Query(query) => member.read(|machine| machine.query(query)).await.map(TreeAnswer::Answer),
     };
     match outcome {
         Ok(answer) => Told::Answer(answer),
@@ -218,26 +214,13 @@ async fn answer_here(member: &TreeMember, asked: &Ask) -> Told<TreeAnswer> {
     }
 }
 
-/// What one node asks the leader of a tree on another.
-#[derive(Serialize, Deserialize)]
-enum Ask {
-    Command(Envelope),
-    Query(Query),
-}
-
-#[derive(Serialize, Deserialize)]
-enum TreeAnswer {
-    Reply(Reply),
-    Answer(Answer),
-}
-
 /// Serves the trees that this node leads to others.
 pub struct TreeService(pub Arc<Trees>);
 
 impl Service for TreeService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let (volume, asked): (u32, Ask) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
+            let (volume, asked): (u32, TreeAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
             let told = self.0.answer(FileVolumeId(volume), &asked).await;
             Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
         })
@@ -245,42 +228,27 @@ impl Service for TreeService {
 }
 
 /// The way to a volume's tree.
-struct TreeWay {
+pub struct TreeWay {
     search: Search,
     host: Arc<Host<TreeKind>>,
 }
 
-impl TreeWay {
-    /// Asks the leader. A command that may have been carried out is sent again: the tree remembers its reply.
-    async fn ask(&self, asked: Ask) -> Result<TreeAnswer, MetaCallError> {
-        let volume = self.search.number();
+impl Way<TreeAsk, TreeAnswer> for TreeWay {
+    async fn ask(&self, asked: TreeAsk, until: Option<Instant>) -> Result<TreeAnswer, String> {
         let here = || async {
-            match self.host.get(volume) {
+            match self.host.get(self.volume()) {
                 Some(member) => Some(answer_here(&member, &asked).await),
                 None => None,
             }
         };
-        let answer = self.search.ask(&asked, here).await;
-        answer.map_err(|reason| MetaCallError::Unavailable(format!("the tree of volume {volume} does not answer: {reason}")))
-    }
-}
-
-impl MetaPartition for TreeWay {
-    fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
-        Box::pin(async move {
-            match self.ask(Ask::Command(envelope)).await? {
-                TreeAnswer::Reply(reply) => Ok(reply),
-                _ => Err(MetaCallError::Unavailable("an answer to another question".to_owned())),
-            }
-        })
+        self.search.ask(&asked, until, here).await
     }
 
-    fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
-        Box::pin(async move {
-            match self.ask(Ask::Query(query)).await? {
-                TreeAnswer::Answer(answer) => Ok(answer),
-                _ => Err(MetaCallError::Unavailable("an answer to another question".to_owned())),
-            }
-        })
+    fn volume(&self) -> u32 {
+        self.search.number()
+    }
+
+    fn env(&self) -> &Env {
+        self.search.env()
     }
 }

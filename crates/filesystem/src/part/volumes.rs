@@ -8,9 +8,11 @@ use manager::{FileQuota, FileVolumeRecord};
 use subsystem::Surroundings;
 use types::FileVolumeId;
 
+use super::contents::ContentWay;
 use super::contents::Contents;
-use super::contents::{ContentWay, Standing};
-use super::trees::Trees;
+use super::trees::{TreeWay, Trees};
+use crate::asking::content::{ContentPartition, Standing};
+use crate::asking::tree::TreePartition;
 use crate::client::Client;
 use crate::meta::{Found, MetaPartition, Query, Usage};
 
@@ -22,7 +24,7 @@ const TREE_LOOK: Duration = Duration::from_millis(50);
 const USAGE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a client of a volume uses.
-type Partitions = (Arc<dyn MetaPartition>, Arc<ContentWay>);
+type Partitions = (Arc<TreePartition<TreeWay>>, Arc<ContentPartition<ContentWay>>);
 
 /// Ways to volumes.
 pub struct Volumes {
@@ -65,7 +67,7 @@ impl Volumes {
         if state.file_volume(id).is_none_or(|volume| volume.is_removing) {
             return Err(format!("volume {id} was removed: end its mounts with `trilith umount`"));
         }
-        Ok((self.trees.partition(id), Arc::new(self.contents.partition(id))))
+        Ok((Arc::new(TreePartition(self.trees.way(id))), Arc::new(ContentPartition::new(self.contents.way(id)))))
     }
 
     /// Until a new volume can be used.
@@ -100,7 +102,7 @@ impl Volumes {
 
     /// Where the copies of a volume are; none if its group does not answer.
     pub async fn standing(&self, id: FileVolumeId) -> Option<Standing> {
-        let contents = self.contents.partition(id);
+        let contents = ContentPartition::new(self.contents.way(id));
         tokio::select! {
             standing = contents.standing() => standing.ok(),
             () = self.around.env.sleep(USAGE_PATIENCE) => None,
@@ -109,7 +111,7 @@ impl Volumes {
 
     /// What a volume has and may have; none if its tree does not answer.
     pub async fn usage(&self, id: FileVolumeId) -> Option<Usage> {
-        let tree = self.trees.partition(id);
+        let tree = TreePartition(self.trees.way(id));
         let asked = tokio::select! {
             answer = tree.query(Query::Usage) => answer.ok()?,
             () = self.around.env.sleep(USAGE_PATIENCE) => return None,

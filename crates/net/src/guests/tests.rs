@@ -69,13 +69,8 @@ impl World {
             }
         };
         let listener = network.listen(NAME).await.unwrap();
-        let serving = serve_with_guests(
-            world.env.clone(),
-            listener,
-            Arc::new(Word("for nodes")),
-            own,
-            Some(Arc::new(Door { tls })),
-        );
+        let serving =
+            serve_with_guests(world.env.clone(), listener, Arc::new(Word("for nodes")), own, Some(Arc::new(Door { tls })));
         world.env.spawn(serving);
         world
     }

@@ -103,7 +103,8 @@ impl Network for TlsNetwork {
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let inner = self.inner.listen(address).await?;
-            let listener: Box<dyn Listener> = Box::new(TlsListener::new(inner, self.acceptor.clone(), self.guests.clone(), &self.env));
+            let listener: Box<dyn Listener> =
+                Box::new(TlsListener::new(inner, self.acceptor.clone(), self.guests.clone(), &self.env));
             Ok(listener)
         })
     }

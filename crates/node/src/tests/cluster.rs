@@ -114,6 +114,7 @@ impl Machine {
             roles: self.roles.clone(),
             via,
             is_sole: false,
+            guests: None,
         }
     }
 

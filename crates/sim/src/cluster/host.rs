@@ -168,6 +168,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
             roles: host.roles.clone(),
             via,
             is_sole: false,
+            guests: None,
         };
         let (devices, ids) = (host.devices.clone(), host.ids.clone());
         let (topology, scrub_period) = (world.scenario.topology, world.scenario.faults.scrub_period);

@@ -1,5 +1,7 @@
 //! `trilith mount` and `trilith umount`.
 
+mod guest;
+
 use super::cluster::DataArgs;
 use super::table;
 use super::volume::Files;
@@ -10,6 +12,7 @@ use bench::tell;
 use clap::Args;
 use env::Env;
 use filesystem::protocol::{Ask, MountInfo, MountOptions, Told, UnmountHow};
+use guest::GuestArgs;
 use mount::{Unmount, is_mounted, unmount};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +25,10 @@ const LOOK: Duration = Duration::from_secs(1);
 #[command(
     after_help = "The running server of this machine serves the mount. Without --detach the command stays until Ctrl-C, which unmounts, or until\n\
                   the folder is unmounted otherwise. With --detach it returns, and the server mounts the volume again whenever it starts.\n\n\
-                  Examples:\n  trilith mount home /mnt/home\n  trilith mount home /mnt/home --detach\n  trilith mount --ls\n  trilith umount /mnt/home"
+                  On a machine that is no node of the cluster, --cluster names some nodes, and this command serves the mount itself, with the\n\
+                  volume's key. With --detach it does so in the background. Such a mount ends with its process.\n\n\
+                  Examples:\n  trilith mount home /mnt/home\n  trilith mount home /mnt/home --detach\n  trilith mount --ls\n  trilith umount /mnt/home\n  \
+                  trilith mount home /mnt/home --cluster 10.0.0.1:9002,10.0.0.2:9002 --key-file home.key --detach"
 )]
 pub struct MountArgs {
     /// The volume
@@ -44,6 +50,8 @@ pub struct MountArgs {
     #[arg(long, conflicts_with_all = ["volume", "folder"])]
     ls: bool,
     #[command(flatten)]
+    guest: GuestArgs,
+    #[command(flatten)]
     data: DataArgs,
 }
 
@@ -63,6 +71,10 @@ pub struct UmountArgs {
 
 /// Runs `trilith mount`.
 pub fn run(args: &MountArgs) -> anyhow::Result<()> {
+    if let (true, Some(volume), Some(folder)) = (args.guest.is_wanted(), &args.volume, &args.folder) {
+        let mounted = absolute(folder).and_then(|point| guest::run(args, volume, &point));
+        return mounted.map_err(|error| guest::tell_failure(args, error));
+    }
     super::run(async {
         let server = Files::of_folder(&args.data.data)?;
         let (Some(volume), Some(folder)) = (&args.volume, &args.folder) else { return Ok(list(&mounts(&server).await?)?) };
@@ -77,14 +89,16 @@ pub fn run(args: &MountArgs) -> anyhow::Result<()> {
 /// Runs `trilith umount`.
 pub fn end(args: &UmountArgs) -> anyhow::Result<()> {
     super::run(async {
-        let server = Files::of_folder(&args.data.data)?;
         let how = match (args.lazy, args.force) {
             (true, _) => UnmountHow::Lazy,
             (_, true) => UnmountHow::Force,
             _ => UnmountHow::Clean,
         };
         let point = absolute(&args.folder)?;
-        let ended = server.done(Ask::Unmount { point: point.clone(), how }).await;
+        let ended = match Files::of_folder(&args.data.data) {
+            Ok(server) => server.done(Ask::Unmount { point: point.clone(), how }).await,
+            Err(error) => Err(error),
+        };
         match ended {
             // The kernel ends a mount without the server.
             Err(_) if !is_running(&args.data.data) && is_mounted(&point)? => end_here(&point, how),
@@ -100,8 +114,11 @@ fn end_here(point: &Path, how: UnmountHow) -> anyhow::Result<()> {
         UnmountHow::Lazy => Unmount::Detach,
         UnmountHow::Force => Unmount::Abort,
     };
-    unmount(point, how).context("the server does not run, and the kernel refused")?;
-    Ok(tell!("{} is unmounted. A server that starts mounts it again, if it was mounted with --detach", point.display())?)
+    unmount(point, how).context("no server of this folder runs, and the kernel refused")?;
+    Ok(tell!(
+        "{} is unmounted. A server that starts mounts it again, if it was mounted through the server with --detach",
+        point.display()
+    )?)
 }
 
 /// Until the mount has ended, or a signal says that it is to end.

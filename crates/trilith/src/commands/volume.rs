@@ -7,14 +7,17 @@ pub use ask::Files;
 use super::cluster::DataArgs;
 use super::size::{duration, human};
 use super::table;
+use crate::place::Place;
 use crate::settings::size;
-use anyhow::bail;
+use crate::volume_key::VolumeKey;
+use anyhow::{Context, bail};
 use bench::output::Printed;
 use bench::tell;
 use clap::{Args, Subcommand};
 use env::Env;
 use filesystem::protocol::{Ask, CopyInfo, CopyState, Told, VolumeInfo};
 use manager::FileQuota;
+use std::path::Path;
 
 /// `trilith volume ...`
 #[derive(Args, Clone, Debug)]
@@ -42,6 +45,8 @@ enum VolumeCommand {
     Ls,
     /// Show a volume: what it has, what it may have, and where its contents are
     Info { name: String },
+    /// Print the volume's key, with which machines that are no nodes mount it. The key is good for as long as the volume is there
+    Key { name: String },
     /// Give a volume another quota; one that is not named is lifted. What the volume has already stays
     Resize {
         name: String,
@@ -89,6 +94,11 @@ pub fn run(args: &VolumeArgs) -> anyhow::Result<()> {
                     info(&volume)?;
                 }
             }
+            VolumeCommand::Key { name } => {
+                for volume in volumes(&server, Ask::Info { name: name.clone() }).await? {
+                    tell!("{}", key(&args.data.data, volume.id)?)?;
+                }
+            }
             VolumeCommand::Resize { name, quota } => {
                 server.done(Ask::Resize { name: name.clone(), quota: quota.quota() }).await?;
             }
@@ -99,6 +109,15 @@ pub fn run(args: &VolumeArgs) -> anyhow::Result<()> {
         }
         Ok(())
     })
+}
+
+/// The key of a volume of the cluster that a node's folder is of.
+fn key(data: &Path, volume: u32) -> anyhow::Result<VolumeKey> {
+    let place = Place::read(data)?.context("the folder of a server says which cluster it is of")?;
+    if place.is_lone() {
+        bail!("no other machine reaches this server: `trilith cluster open` gives it an address");
+    }
+    Ok(VolumeKey::of(&place.token()?, volume))
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

@@ -3,6 +3,7 @@
 //! A lone node that is given an address (`trilith cluster open`) closes in order, and its process executes the program anew: nothing that
 //! held a lock is left then.
 
+use super::guests::VolumeGuests;
 use super::peers::{ClientsWrites, OtherNodes};
 use super::signals::Signals;
 use super::{devices, failed_manager, greet, make_default_buckets, notices, s3_metrics, threads};
@@ -19,7 +20,7 @@ use device::Device;
 use env::Env;
 use filesystem::FileStarter;
 use manager::{Manager, RegisterNode, Snapshot};
-use net::{Network, RemoteCaller};
+use net::{Guests, Network, RemoteCaller};
 use node::{Node, NodeOptions, OpenNode, Role, Roles};
 use object::{Engines, ObjectService};
 use std::net::SocketAddr;
@@ -128,6 +129,7 @@ struct Started {
 /// The part of a start that needs no disks: from its end on the node votes.
 struct Member {
     node: OpenNode,
+    guests: Arc<VolumeGuests>,
     admin: Admin,
     admin_server: AdminServer,
     pid: super::pid::PidFile,
@@ -142,13 +144,14 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
         // Who is refused for its disks has not joined.
         false => (disks.await?, member.await?),
     };
-    let Member { node: opened, admin, admin_server, pid } = member;
+    let Member { node: opened, guests, admin, admin_server, pid } = member;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let named = || format!("taking part in cluster {cluster}, which cluster.toml names");
     let cluster = manager.ensure_this_cluster(cluster, format::FORMAT_VERSION).await.with_context(named)?;
     let found = devices::open_of_node(env, settings, &opened, cluster.id, disks, is_lone).await?;
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone(), starters(settings)).await?);
+    guests.begin(&node);
     let root = root_of(env, settings, &manager).await?;
 
     let objects: &volstore::Objects = node.subsystem().context("the list of subsystems has the volume engine")?;
@@ -205,10 +208,12 @@ async fn take_part(settings: &Settings, env: &Env, place: &mut Place, roles: &Ro
     refuse_copy(settings, env, place, network.clone()).await?;
     let register = register(settings, env, place, roles)?;
     let (via, is_sole) = (place.via.clone(), place.is_lone());
-    let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via, is_sole };
+    let guests = Arc::new(VolumeGuests::new(place.token()?));
+    let let_in: Arc<dyn Guests> = guests.clone();
+    let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via, is_sole, guests: Some(let_in) };
     let note = || place.note_member(&settings.data).map_err(|error| format!("{error:#}"));
     let node = Node::open_noting(env, options, note).await?;
-    Ok(Member { node, admin, admin_server, pid })
+    Ok(Member { node, guests, admin, admin_server, pid })
 }
 
 impl Started {

@@ -1,0 +1,178 @@
+//! A volume's contents as its clients ask for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::Instant;
+use net::BoxFuture;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use types::NodeId;
+
+use super::{AskLimits, Way};
+use crate::data::copies::ask::{Change, ChangeWhat, as_bytes};
+use crate::data::copies::record::Record;
+use crate::data::{DataError, DataPartition, DataRoom, Extents};
+use crate::ids::ExtentId;
+
+/// How long a primary may take, and how long a question looks for one. The leases of locks count on the second: a change of a client that has lost its locks must not come
+/// later ([`crate::meta::limits::LOCK_LEASE`]).
+pub const LIMITS: AskLimits = AskLimits { each: Duration::from_secs(5), all: Duration::from_secs(10) };
+/// What a partition said of its room is asked again after so long.
+const ROOM_AGE: Duration = Duration::from_secs(2);
+
+/// What a client asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ContentAsk {
+    Create,
+    Change(Change),
+    Read { extent: ExtentId, offset: u64, len: u64 },
+    Room,
+    Standing,
+}
+
+/// An answer, and the room that there is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Carried {
+    pub answer: Result<ContentAnswer, DataError>,
+    pub room: DataRoom,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ContentAnswer {
+    Done,
+    Created(ExtentId),
+    Content(#[serde(with = "as_bytes")] Bytes),
+    Standing(Standing),
+}
+
+/// Where the copies of a volume are, as its group's leader says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    pub record: Record,
+    /// None while no copy in sync leads.
+    pub primary: Option<NodeId>,
+    pub is_serving: bool,
+}
+
+/// A way to the primary of a volume's contents.
+pub trait ContentDoor: Way<ContentAsk, Carried> {
+    /// The room as the primary knows it, where that is in this process.
+    fn room_here(&self) -> Option<DataRoom> {
+        None
+    }
+}
+
+/// The contents of a volume, wherever the primary is.
+pub struct ContentPartition<W> {
+    inner: Arc<Inner<W>>,
+}
+
+struct Inner<W> {
+    way: W,
+    /// As the last answer said, and when.
+    room: Mutex<(DataRoom, Option<Instant>)>,
+    is_asking_room: AtomicBool,
+}
+
+impl<W: ContentDoor> Inner<W> {
+    async fn ask(&self, asked: ContentAsk) -> Result<ContentAnswer, DataError> {
+        let carried = self.way.ask(asked, None).await;
+        let carried = carried.map_err(|reason| {
+            DataError::Unavailable(format!("the contents of volume {} do not answer: {reason}", self.way.volume()))
+        })?;
+        *self.room.lock() = (carried.room, Some(self.way.env().now()));
+        carried.answer
+    }
+
+    async fn learn_room(&self) {
+        if let Err(error) = self.ask(ContentAsk::Room).await {
+            tracing::debug!(%error, "the room for a volume is not known yet");
+        }
+    }
+}
+
+impl<W: ContentDoor> ContentPartition<W> {
+    pub fn new(way: W) -> ContentPartition<W> {
+        ContentPartition { inner: Arc::new(Inner { way, room: Mutex::default(), is_asking_room: AtomicBool::new(false) }) }
+    }
+
+    async fn change(&self, extent: ExtentId, what: ChangeWhat) -> Result<(), DataError> {
+        self.inner.ask(ContentAsk::Change(Change { extent, what })).await.map(drop)
+    }
+
+    /// Has the room known, so far as the primary answers.
+    pub async fn learn_room(&self) {
+        self.inner.learn_room().await;
+    }
+
+    /// Where the copies are.
+    pub async fn standing(&self) -> Result<Standing, DataError> {
+        match self.inner.ask(ContentAsk::Standing).await? {
+            ContentAnswer::Standing(standing) => Ok(standing),
+            _ => Err(another_question()),
+        }
+    }
+}
+
+fn another_question() -> DataError {
+    DataError::Unavailable("an answer to another question".to_owned())
+}
+
+impl<W: ContentDoor> Extents for ContentPartition<W> {
+    fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(self.change(extent, ChangeWhat::Append { offset, data }))
+    }
+
+    fn overwrite(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(self.change(extent, ChangeWhat::Overwrite { offset, data }))
+    }
+
+    fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
+        Box::pin(async move {
+            match self.inner.ask(ContentAsk::Read { extent, offset, len: len as u64 }).await? {
+                ContentAnswer::Content(content) if content.len() == len => Ok(content),
+                _ => Err(another_question()),
+            }
+        })
+    }
+
+    fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(self.change(extent, ChangeWhat::Punch { offset, len }))
+    }
+
+    fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(self.change(extent, ChangeWhat::Remove))
+    }
+
+    /// What was heard last. Where that is old it is asked for, for the next time.
+    fn room(&self) -> DataRoom {
+        let Inner { way, room, is_asking_room } = &*self.inner;
+        if let Some(room) = way.room_here() {
+            return room;
+        }
+        let (room, at) = *room.lock();
+        let is_old = at.is_none_or(|at| way.env().now().saturating_duration_since(at) >= ROOM_AGE);
+        if is_old && !is_asking_room.swap(true, Ordering::AcqRel) {
+            let inner = self.inner.clone();
+            way.env().spawn(async move {
+                inner.learn_room().await;
+                inner.is_asking_room.store(false, Ordering::Release);
+            });
+        }
+        room
+    }
+}
+
+impl<W: ContentDoor> DataPartition for ContentPartition<W> {
+    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+        Box::pin(async move {
+            match self.inner.ask(ContentAsk::Create).await? {
+                ContentAnswer::Created(extent) => Ok(extent),
+                _ => Err(another_question()),
+            }
+        })
+    }
+}
