@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SERVER
-from nodes import LIMIT_S, Node
+from nodes import LIMIT_S, Cluster, Node
 
 # For how long a mount may use attributes without asking.
 VALID_S = 1
@@ -45,38 +44,19 @@ class Lone:
         self.node.stop()
 
 
-class Cluster:
+class OfCluster(Cluster):
     """Three nodes, with the volume on folders of two of them."""
 
     def __init__(self, folder):
-        self.folder = folder
-        command = [SERVER, "cluster", "dev", "--data", str(folder), "--device-size", "2GiB", "--first-addr", FIRST_ADDRESS]
-        with open(folder / "dev.log", "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until(lambda: "Start it again" in (folder / "dev.log").read_text(), "the cluster starts")
+        super().__init__(folder, FIRST_ADDRESS)
         self.run(1, "volume", "create", "home")
         self.mounts = [folder / "one", folder / "two"]
         for number, mount in zip((1, 2), self.mounts, strict=True):
             mount.mkdir()
             self.run(number, "mount", "home", str(mount), "--detach")
 
-    def run(self, number, *words):
-        """`trilith WORDS` at a node, which may still be starting."""
-        command = [SERVER, *words, "--data", str(self.folder / f"node-{number}")]
-        end = time.monotonic() + LIMIT_S
-        while True:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
-            if done.returncode == 0:
-                return done.stdout
-            assert "Usage" not in done.stderr and time.monotonic() < end, f"{words}: {done.stdout}{done.stderr}"
-            time.sleep(0.3)
 
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=30)
-
-
-@pytest.fixture(scope="module", params=[Lone, Cluster], ids=["one-server", "two-nodes"])
+@pytest.fixture(scope="module", params=[Lone, OfCluster], ids=["one-server", "two-nodes"])
 def mounts(request):
     folder = Path(tempfile.mkdtemp(prefix="trilith-locks-"))
     try:

@@ -44,7 +44,7 @@ pub use network::{ByteStream, Listener, Network, TcpNetwork};
 pub use remote::{MAX_CALLS_IN_FLIGHT, RemoteCaller, ServiceCaller};
 pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFull};
 pub use router::{Router, ServiceTag};
-pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve, serve_with_guests};
+pub use server::{MAX_CONNECTIONS, MAX_GUESTS, MAX_REQUESTS_PER_CONNECTION, serve, serve_with_guests};
 pub use simulated::{LinkWeather, SimulatedNetwork};
 pub use tls::{
     Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, GuestAuthority, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork,

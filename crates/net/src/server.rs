@@ -21,6 +21,8 @@ use tokio::task::JoinSet;
 
 /// Connections of one server, a few more where they were greeted at the same time; others wait in the operating system's backlog.
 pub const MAX_CONNECTIONS: usize = 1024;
+/// Connections of guests, besides those of nodes: guests leave room for nodes. One more is refused.
+pub const MAX_GUESTS: usize = 768;
 /// Requests of one connection that are being carried out; more are not read.
 pub const MAX_REQUESTS_PER_CONNECTION: usize = 256;
 /// Answers of one connection that wait to be written.
@@ -46,16 +48,20 @@ pub async fn serve_with_guests(
     guests: Option<Arc<dyn Guests>>,
 ) {
     // Those of strangers, who have not shown that they are of the cluster, take no place among the others.
-    let (mut greetings, mut connections) = (Handshakes::new(), JoinSet::new());
+    let (mut greetings, mut connections, mut guests_here) = (Handshakes::new(), JoinSet::new(), JoinSet::new());
     let address = listener.address();
     loop {
         tokio::select! {
             biased;
             Some(greeted) = greetings.next() => match greeted {
-                Ok(Greeted { reader, writer, service: of_guest }) => {
-                    let connection = serve_connection(env.clone(), reader, writer, of_guest.unwrap_or_else(|| service.clone()));
+                Ok(Greeted { reader, writer, service: None }) => {
+                    let connection = serve_connection(env.clone(), reader, writer, service.clone());
                     connections.spawn(env.within(connection));
                 }
+                Ok(Greeted { reader, writer, service: Some(of_guest) }) if guests_here.len() < MAX_GUESTS => {
+                    guests_here.spawn(env.within(serve_connection(env.clone(), reader, writer, of_guest)));
+                }
+                Ok(Greeted { .. }) => tracing::warn!(address, "a guest is refused: {MAX_GUESTS} are connected"),
                 Err(ConnectionError::Closed) => {}
                 Err(error) => tracing::info!(address, %error, "a connection is refused"),
             },
@@ -71,6 +77,7 @@ pub async fn serve_with_guests(
                 }
             },
             Some(_) = connections.join_next() => {}
+            Some(_) = guests_here.join_next() => {}
         }
     }
 }

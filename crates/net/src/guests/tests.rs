@@ -8,8 +8,8 @@ use env::Env;
 
 use super::*;
 use crate::{
-    Authority, BoxFuture, CallError, Caller, Identity, Network, Refusal, RemoteCaller, Request, SimulatedNetwork, TlsNetwork,
-    serve_with_guests,
+    Authority, BoxFuture, CallError, Caller, Identity, MAX_GUESTS, Network, Refusal, RemoteCaller, Request, SimulatedNetwork,
+    TlsNetwork, serve_with_guests,
 };
 
 const NAME: &str = "node-1";
@@ -122,6 +122,23 @@ async fn guests_with_another_key_and_of_what_is_not_there_are_refused() {
         assert!(world.guest_calls(NUMBER + 1, 0).await.is_err(), "tls {tls}: another number");
         assert_eq!(world.node_calls().await.unwrap(), "for nodes", "tls {tls}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn guests_leave_room_for_nodes() {
+    let world = World::new(false).await;
+    let own = Identity { cluster: plain_key(NUMBER, 0), node: guest_node(NUMBER) };
+    let mut guests = Vec::new();
+    for at in 0..=MAX_GUESTS {
+        let guest = RemoteCaller::new(&world.env, Arc::new(world.plain.clone()), NAME, own);
+        let answer = guest.call(Bytes::new(), world.env.now() + LIMIT).await;
+        assert_eq!(answer.is_ok(), at < MAX_GUESTS, "guest {at}");
+        guests.push(guest);
+    }
+    assert_eq!(world.node_calls().await.unwrap(), "for nodes");
+    guests.remove(0);
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(world.guest_calls(NUMBER, 0).await.unwrap(), "for guests", "there is a place again");
 }
 
 #[test]
