@@ -141,9 +141,14 @@ impl Pg {
         !object && upload.is_none_or(|((name, _), _)| name.bucket() != bucket)
     }
 
-    /// Evaluates a condition. The caller holds the name alone: nothing of it is pending.
+    /// Whether mutations of a name are not resolved. One that failed is not until the next start, or the next primary, decides.
+    pub fn is_pending(&self, name: &Name) -> bool {
+        self.pending_names.contains_key(name)
+    }
+
+    /// Evaluates a condition. The caller holds the name alone, and has seen that nothing of it is pending.
     pub fn check_condition(&self, name: &Name, condition: &Condition) -> Result<(), Unmet> {
-        assert!(condition.is_blind() || !self.pending_names.contains_key(name), "a condition waits for what is pending");
+        assert!(condition.is_blind() || !self.is_pending(name), "a condition waits for what is pending");
         let newest: Option<ETag> = self.objects.get(name).map(|object| tag_of(object));
         condition.check(newest.as_ref())
     }

@@ -11,7 +11,7 @@ use types::limits::MAX_SMALL_BYTES;
 use super::committing::Prepared;
 use super::held::{Held, StagedContent};
 use super::latches::Latch;
-use super::{Inner, Store};
+use super::{Inner, State, Store, unavailable};
 use crate::content::{Content, Piece};
 use crate::limits::PIECE_BYTES;
 use crate::name::{Name, Opseq};
@@ -21,12 +21,22 @@ use crate::record::Mutation;
 /// An answer that comes also where its caller waits for it no more.
 type Asked<T> = Finishing<Result<T, EngineError>>;
 
+const UNDECIDED: &str =
+    "a write of this name has failed: whether it counts is decided at the next start, or by the next primary";
+
 /// When a name may be written.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub condition: Condition,
     /// A name that is there is a conflict.
     pub is_strict: bool,
+}
+
+impl Rule {
+    /// Whether it asks for what is there: the name is held alone then.
+    fn is_blind(&self) -> bool {
+        self.condition.is_blind() && !self.is_strict
+    }
 }
 
 impl Store {
@@ -129,6 +139,9 @@ impl Inner {
             false => self.latches.alone(&name).await,
         };
         let is_there = self.look(|state| {
+            if !condition.is_blind() {
+                check_decided(state, &name)?;
+            }
             state.pg.check_condition(&name, &condition).map_err(unmet)?;
             Ok::<bool, EngineError>(state.pg.object(&name).is_some())
         });
@@ -142,7 +155,7 @@ impl Inner {
     /// Waits until a name may be written, and the log has room. The latch is held until the write has taken effect.
     pub(super) async fn admit(self: &Arc<Self>, name: &Name, rule: &Rule) -> Result<Latch, EngineError> {
         self.check_usable()?;
-        let latch = match rule.condition.is_blind() && !rule.is_strict {
+        let latch = match rule.is_blind() {
             true => self.latches.shared(name).await,
             false => self.latches.alone(name).await,
         };
@@ -155,6 +168,9 @@ impl Inner {
     /// The caller holds the name alone, unless the rule lets everything in.
     pub(super) fn check_rule(&self, name: &Name, rule: &Rule) -> Result<(), EngineError> {
         self.look(|state| {
+            if !rule.is_blind() {
+                check_decided(state, name)?;
+            }
             state.pg.check_condition(name, &rule.condition).map_err(unmet)?;
             if rule.is_strict && state.pg.object(name).is_some() {
                 let reason = "the bucket is strict: an object that is there is not overwritten; delete it first".to_owned();
@@ -162,6 +178,14 @@ impl Inner {
             }
             Ok(())
         })?
+    }
+}
+
+/// A mutation that failed leaves its latch, and is pending for as long as this store is open.
+fn check_decided(state: &State, name: &Name) -> Result<(), EngineError> {
+    match state.pg.is_pending(name) {
+        true => Err(unavailable(UNDECIDED.to_owned())),
+        false => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::engine::{CompletePart, Condition, EngineError, ObjectEngine, PartContent, UploadRef};
 use bytes::Bytes;
 use device::SyncMode;
-use disk::CompletionOrder;
+use disk::{CompletionOrder, Fault, FaultRule, Operation};
 use futures_util::future::join_all;
 use model::choice::{Choose, Seeded};
 use smallvec::smallvec;
@@ -208,4 +208,24 @@ async fn a_disk_that_lies_about_durability_is_found_out() {
         found += usize::from(opened.map_or(true, |wrong| !wrong.is_empty()));
     }
     assert!(found > 3, "a test that passes on such a disk tests nothing: {found}");
+}
+
+/// Caught: a condition on a name whose write had failed, which ended the process.
+#[tokio::test(start_paused = true)]
+async fn a_condition_on_a_name_whose_write_has_failed_is_refused() {
+    let rig = Rig::new(1).await;
+    rig.put("a", bytes(1, 9_000)).await.expect("puts");
+    rig.disks[0].add_rule(FaultRule::always(Operation::Write, Fault::Fail));
+    rig.put("a", bytes(2, 9_000)).await.expect_err("its bytes can't be written");
+    let version = attributes_of(&bytes(3, 10));
+    for strict in [false, true] {
+        let engine = if strict { VolumeEngine::strict(rig.store.clone()) } else { rig.engine() };
+        let condition = if strict { Condition::None } else { Condition::Absent };
+        let put = engine.put(&key("a"), version.clone(), smallvec![bytes(3, 10).into()], condition).await;
+        assert!(matches!(put, Err(EngineError::Unavailable { .. })), "{put:?}");
+    }
+    let deleted = rig.engine().delete(&key("a"), Condition::Absent).await;
+    assert!(matches!(deleted, Err(EngineError::Unavailable { .. })), "{deleted:?}");
+    let found = rig.get("a").await.expect("reads go on");
+    assert_eq!(found, Some(bytes(1, 9_000)), "what was answered is there");
 }
