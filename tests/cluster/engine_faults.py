@@ -13,7 +13,8 @@ VOLUME = Topology(buckets=(("linear", "volume"), ("probe", "volume"), ("objects"
 MIXED = Topology(buckets=(("linear", "volume"), ("probe", "log"), ("objects", "log"), ("objects-volume", "volume")))
 # A placement group stands still until it is opened under another view: some 5 s on an idle machine, longer with many names.
 OUTAGE_SECONDS, BACK_SECONDS = 30.0, 60.0
-# A node of which the log of placement groups rots takes part in none any more, until a person exchanges the device (docs/progress.md).
+# Of which a node does not come back by itself yet: where the log of placement groups rots it takes part in none any more, and where the journal
+# of files does it does not start (docs/progress.md).
 NOT_YET = "bytes change"
 
 

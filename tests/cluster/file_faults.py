@@ -8,7 +8,7 @@ import signal
 import disk_faults
 import faults
 import judge
-from engine_faults import generous
+from engine_faults import NOT_YET, generous
 from faults import Fault, NotMade, alone, both, cut, hears_nothing, killed, names, paused, says_nothing
 from hosts import IN_SYNC, SERVES, Topology
 from network import NODES
@@ -79,5 +79,5 @@ def own_faults():
 def all_of_files():
     every = [*own_faults(), *faults.all_of_processes_and_links(), *disk_faults.all_of_disks()]
     for fault in every:
-        if fault.topology == Topology():
+        if fault.topology == Topology() and NOT_YET not in fault.name:
             yield dataclasses.replace(fault, name=f"files: {fault.name}", bars=generous(fault.bars), topology=FILES)
