@@ -37,8 +37,8 @@ class Model:
         return getattr(self, one["do"])(one, state, outcome)
 
     def may_be_taken_for_dead(self, one):
-        """A kernel that removes or replaces a name takes the directory that it had found there for dead, although another mount may have moved
-        that away in between. Of directories that are made and moved "not there" may be its own answer."""
+        """A kernel that removes or replaces a name takes what it had found there for dead, although another mount may have moved that away in
+        between. In directories that are made and moved "not there" may be its own answer."""
         return any(place[0] not in self.roots for place in (one["at"], one.get("to", one["at"])))
 
     def make(self, one, state, outcome, is_directory):
@@ -57,10 +57,9 @@ class Model:
         return self.make(one, state, outcome, True)
 
     def link(self, one, state, outcome):
-        """Of an inode that was looked up before. One that has lost its last name since may get one, as if the link had been made before that."""
-        if outcome in GONE and not any(child == one["ino"] for _, _, child, _ in state):
-            return [state]
-        return self.make(one, state, outcome, False)
+        """Of an inode that was looked up before. One that has lost its last name since may get one, as if the link had been made before that. A
+        kernel refuses it by itself for what it takes for replaced (`may_be_taken_for_dead`)."""
+        return [state] if outcome in GONE else self.make(one, state, outcome, False)
 
     def unlink(self, one, state, outcome):
         return self.remove(one, state, outcome, False)

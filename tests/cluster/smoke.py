@@ -28,6 +28,8 @@ def reason_against():
         return "network namespaces need root"
     if not shutil.which("ip"):
         return "network namespaces need `ip` (the package iproute2)"
+    if not shutil.which("nsenter"):
+        return "network namespaces need `nsenter` (the package util-linux)"
     return None
 
 
