@@ -6,6 +6,7 @@
 //! - [`smash`] computes and simulates what the chunk store's placement and lookup cost, and measures the store with nodes as processes.
 //! - [`faststore`] counts and times what block images ask of a device, beside BlueStore's ways to write.
 //! - [`cfs`] loads any mounted folder with operations on files and directories.
+//! - [`cheetah`] measures the volume engine beside stores that order their writes.
 //! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
 //! Nothing of the system depends on this crate but the program that offers its commands. The generator uses nothing of the system: it runs
@@ -19,6 +20,7 @@ use std::pin::Pin;
 
 pub mod ceiling;
 pub mod cfs;
+pub mod cheetah;
 pub mod clock;
 pub mod disk;
 pub mod faststore;
@@ -26,6 +28,7 @@ pub mod latency;
 pub mod output;
 pub mod random;
 mod report;
+mod runtime;
 pub mod s3;
 pub mod smash;
 mod systems;
@@ -50,6 +53,8 @@ pub enum BenchCommand {
     Faststore(faststore::FaststoreArgs),
     /// Measure file systems through their mounts: metadata operations, small files, large files.
     Cfs(cfs::CfsArgs),
+    /// Measure the volume engine beside stores that order their writes: Haystack, Tectonic.
+    Cheetah(cheetah::CheetahArgs),
 }
 
 /// Makes a client of the chunk store that speaks with the cluster of a node's folder, on the present runtime.
@@ -68,5 +73,6 @@ pub fn run(command: BenchCommand, enter: EnterCluster) -> anyhow::Result<()> {
         BenchCommand::Smash(args) => smash::run(&args, enter),
         BenchCommand::Faststore(args) => faststore::run(&args),
         BenchCommand::Cfs(args) => cfs::run(&args),
+        BenchCommand::Cheetah(args) => cheetah::run(&args),
     }
 }

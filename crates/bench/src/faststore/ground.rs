@@ -2,6 +2,7 @@
 
 use super::bluestore::{BlueStore, Layout};
 use super::in_place::{self, InPlace};
+use crate::runtime::on_core;
 use anyhow::Context;
 use disk::{AlignedBuf, Disk, DiskExt, Durability, FileDisk, OpenOptions, ReadMode};
 use env::Env;
@@ -36,13 +37,7 @@ impl Ground {
 
     /// Runs what needs a runtime.
     pub fn run<T>(&self, work: impl AsyncFnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-        env::set_core_index(0);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async move {
-            // Where the system refuses rings the disk's own threads do the work.
-            let _ring = disk::install_ring().ok();
-            work().await
-        })
+        on_core(0, work)
     }
 
     /// An empty device of the baseline, with room for so many bytes.

@@ -2,6 +2,7 @@
 //! a given moment. Three devices, files in one folder; its background work on one thread, the foreground load on another, as a server
 //! has them.
 
+use crate::runtime::on_core;
 use crate::timeline::Timeline;
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
@@ -86,12 +87,7 @@ impl Work {
 
 /// Runs an experiment on the thread that the engine's background work has.
 pub fn run<T>(work: impl AsyncFnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    env::set_core_index(THREADS - 1);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async move {
-        let _ring = disk::install_ring().ok();
-        work().await
-    })
+    on_core(THREADS - 1, work)
 }
 
 impl Ground {
@@ -156,10 +152,7 @@ impl Ground {
     ) -> std::thread::JoinHandle<anyhow::Result<()>> {
         let (env, store, timeline) = (self.env.clone(), store.clone(), timeline.clone());
         std::thread::spawn(move || {
-            env::set_core_index(0);
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async move {
-                let _ring = disk::install_ring().ok();
+            on_core(0, async || {
                 let mut tasks = tokio::task::JoinSet::new();
                 for task in 0..TASKS {
                     tasks.spawn(foreground(env.clone(), store.clone(), work, (task, keys), timeline.clone()));

@@ -1,4 +1,5 @@
 mod conformance;
 mod crash;
+mod ordering;
 mod space;
 pub mod support;
