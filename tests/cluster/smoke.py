@@ -12,7 +12,7 @@ FAULTS = ("kill: the manager's leader", "link: a node from all, both ways")
 # The same with files on mounts, at the node that serves their contents.
 FILE_FAULTS = ("files: kill: the node that serves contents", "files: link: the node that serves contents from all, both ways")
 # Nobody is timed: the machine may be slow and the build unoptimised. Service has to come back all the same.
-BARS = judge.Bars(serving=2, outage=30.0, back=30.0)
+BARS = judge.Bars(serving=2, outage=30.0, back=60.0)
 # The exit code of what was left out, by an old custom of test runners.
 LEFT_OUT = 77
 
