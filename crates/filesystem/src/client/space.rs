@@ -11,7 +11,7 @@ use super::{Client, ClientError};
 use crate::data::DataError;
 use crate::ids::Ino;
 use crate::meta::limits::MAX_FILE_BYTES;
-use crate::meta::{Attributes, Command, MetaError};
+use crate::meta::{Attributes, Command, Expected, MetaError};
 
 /// The most bytes that are allocated, zeroed or copied under one hold of an inode's lock.
 const STEP_BYTES: u64 = 1 << 20;
@@ -125,7 +125,10 @@ impl Client {
             // Only bytes within blocks have changed.
             return self.commit(&inode, Vec::new(), 0, None, open).await.map(drop);
         }
-        let punched = self.commands.send_for_inode(Command::Punch { ino, offset, len }).await;
+        // What others append meanwhile may lie in what was rounded up.
+        let size = (blocks.end > range.end).then_some(inode.size);
+        let expects = Expected { cuts: inode.cuts, size };
+        let punched = self.commands.send_for_inode(Command::Punch { ino, offset, len, expects }).await;
         match &punched {
             Ok(attributes) => self.files.state(ino).changed_here(attributes),
             Err(ClientError::Meta(MetaError::LocksLost)) => self.learn_of_loss().await,

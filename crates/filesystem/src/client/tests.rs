@@ -2,12 +2,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use net::BoxFuture;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::data::memory::MemoryPartition;
 use crate::data::{DataError, Extents};
 use crate::meta::local::LocalPartition;
-use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaError, Query, Reply};
+use crate::meta::{Answer, AttributeChange, Command, Envelope, Kind, MetaCallError, MetaError, Query, Reply};
 
 const OWNER: Owner = Owner { uid: 0, gid: 0 };
 const FILE: New = New { kind: Kind::File, mode: 0o644, umask: 0, rdev: 0, owner: OWNER };
@@ -66,6 +67,46 @@ impl MetaPartition for Forgetful {
     fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
         self.inner.query(query)
     }
+}
+
+/// A partition through which another client appends to the file before the first hole is made.
+struct Overtaken {
+    inner: Arc<LocalPartition>,
+    appender: Mutex<Option<Arc<Client>>>,
+}
+
+impl MetaPartition for Overtaken {
+    fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
+        Box::pin(async move {
+            if let Command::Punch { ino, .. } = envelope.command {
+                let appender = self.appender.lock().take();
+                if let Some(appender) = appender {
+                    let append = WriteAt { append: true, ..WriteAt::default() };
+                    appender.write(ino, append, Bytes::from_static(&[2; 3000])).await.unwrap();
+                }
+            }
+            self.inner.command(envelope).await
+        })
+    }
+
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
+        self.inner.query(query)
+    }
+}
+
+/// Caught: a hole up to the end of a file went on to the end of its block, and took along what another mount had appended there since.
+#[tokio::test(start_paused = true)]
+async fn a_hole_up_to_the_end_takes_nothing_that_another_client_appends_meanwhile() {
+    let inner = Arc::new(LocalPartition::default());
+    let overtaken = Arc::new(Overtaken { inner: inner.clone(), appender: Mutex::default() });
+    let volume = Volume::new(overtaken.clone()).await;
+    let (ino, _) = volume.file("f").await;
+    volume.write(ino, 0, &[1; 5000]).await.unwrap();
+    let other = Client::connect(inner, volume.data.clone(), Env::real()).await.unwrap();
+    *overtaken.appender.lock() = Some(other);
+    volume.client.fallocate(ino, 0, 5000, Allocation::PunchHole, true).await.unwrap();
+    assert!(overtaken.appender.lock().is_none(), "the other one was faster");
+    assert_eq!(volume.content(ino).await, [&[0; 5000][..], &[2; 3000]].concat());
 }
 
 #[tokio::test]

@@ -101,11 +101,13 @@ pub enum Command {
         kills_set_ids: bool,
         expects: Expected,
     },
-    /// Makes a hole. The size stays.
+    /// Makes a hole. The size stays. It is refused with [`MetaError::Changed`](super::MetaError::Changed) where the file is not what the client expects:
+    /// the hole may go beyond what was asked for to the end of the last block, if the file ends before.
     Punch {
         ino: Ino,
         offset: u64,
         len: u64,
+        expects: Expected,
     },
     /// This session does not have these orphans open.
     NotOpen {
@@ -142,7 +144,7 @@ pub enum Command {
 pub struct Expected {
     /// [`Attributes::cuts`](super::Attributes::cuts).
     pub cuts: u64,
-    /// Of an append: the end of the file.
+    /// Of an append, and of a hole that goes beyond the end: the end of the file.
     pub size: Option<u64>,
 }
 

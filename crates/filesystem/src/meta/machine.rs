@@ -122,7 +122,7 @@ impl Machine {
                 }
                 done
             }
-            Command::Punch { ino, offset, len } => self.punch(at, *ino, *offset, *len),
+            Command::Punch { ino, offset, len, expects } => self.punch(at, *ino, *offset, *len, expects),
             Command::NotOpen { inos } => {
                 inos.iter().for_each(|ino| self.not_open(*ino, at.session));
                 Ok(Done::Done)

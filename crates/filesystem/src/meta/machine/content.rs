@@ -85,9 +85,10 @@ impl Machine {
         self.answer(ino)
     }
 
-    pub(super) fn punch(&mut self, at: At, ino: Ino, offset: u64, len: u64) -> Reply {
+    pub(super) fn punch(&mut self, at: At, ino: Ino, offset: u64, len: u64, expects: &Expected) -> Reply {
         self.check_file(ino)?;
         let end = offset.checked_add(len).filter(|end| *end <= MAX_FILE_BYTES && len > 0).ok_or(MetaError::Invalid)?;
+        self.check_expected(at, ino, &[], expects)?;
         self.cut(ino, offset, end - offset)?;
         self.inode_mut(ino)?.modified(at.now);
         self.answer(ino)

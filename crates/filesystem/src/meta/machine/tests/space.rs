@@ -12,6 +12,12 @@ fn freed(tree: &Tree) -> Vec<FreedPiece> {
     freed.into_iter().map(|Freed { what, .. }| what).collect()
 }
 
+/// As one who has seen the file now, or with another size.
+fn punch(tree: &mut Tree, ino: Ino, range: std::ops::Range<u64>, size: Option<u64>) -> Reply {
+    let expects = Expected { cuts: tree.attributes(ino).unwrap().cuts, size };
+    tree.run(Command::Punch { ino, offset: range.start, len: range.end - range.start, expects })
+}
+
 fn truncate(tree: &mut Tree, ino: Ino, size: u64) -> Reply {
     tree.run(Command::SetAttributes { ino, change: AttributeChange { size: Some(size), ..AttributeChange::default() } })
 }
@@ -26,7 +32,7 @@ fn keys_join_and_are_freed() {
     assert_eq!(freed(&tree), []);
     let attributes = tree.attributes(ino).unwrap();
     assert_eq!((attributes.size, attributes.blocks), (4196, 16));
-    tree.run(Command::Punch { ino, offset: 0, len: 4096 }).unwrap();
+    punch(&mut tree, ino, 0..4096, None).unwrap();
     assert_eq!(tree.keys(ino), [key(4096, 1, 4096, 100)]);
     assert_eq!(tree.attributes(ino).unwrap().size, 4196);
     truncate(&mut tree, ino, 0).unwrap();
@@ -34,6 +40,19 @@ fn keys_join_and_are_freed() {
     assert_eq!(freed(&tree).len(), 2);
     tree.run(Command::ConfirmFreed { up_to: 1 }).unwrap();
     assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 4096, len: 100 }]);
+}
+
+#[test]
+fn a_hole_in_a_file_that_has_changed_is_refused() {
+    let mut tree = Tree::new();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    commit(&mut tree, ino, vec![key(0, 1, 0, 8000)]).unwrap();
+    assert_eq!(punch(&mut tree, ino, 0..8192, Some(5000)), Err(MetaError::Changed), "3,000 bytes have come since");
+    assert_eq!(tree.keys(ino), [key(0, 1, 0, 8000)]);
+    punch(&mut tree, ino, 4096..8192, Some(8000)).unwrap();
+    let expects = Expected::default();
+    assert_eq!(tree.run(Command::Punch { ino, offset: 0, len: 4096, expects }), Err(MetaError::Changed), "it was cut since");
+    assert_eq!(tree.keys(ino), [key(0, 1, 0, 4096)]);
 }
 
 #[test]
@@ -87,7 +106,7 @@ fn keys_that_cannot_be_are_refused() {
     let directory = tree.make(Ino::ROOT, "d", Kind::Directory).unwrap();
     assert_eq!(commit(&mut tree, directory, vec![key(0, 1, 0, 1)]), Err(MetaError::IsDirectory));
     assert_eq!(truncate(&mut tree, ino, u64::MAX), Err(MetaError::FileTooLong));
-    assert_eq!(tree.run(Command::Punch { ino, offset: u64::MAX, len: 2 }), Err(MetaError::Invalid));
+    assert_eq!(tree.run(Command::Punch { ino, offset: u64::MAX, len: 2, expects: Expected::default() }), Err(MetaError::Invalid));
 }
 
 #[test]
