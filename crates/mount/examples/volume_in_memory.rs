@@ -30,7 +30,7 @@ fn main() {
 async fn sweep(meta: Arc<LocalPartition>, data: Arc<MemoryPartition>) {
     let env = Env::real();
     loop {
-        let Ok(Ok(Found::Freed(freed))) = meta.query(Query::Freed { most: 1000 }).await else { panic!("no answer") };
+        let Ok(Ok(Found::Freed(freed))) = meta.query(Query::Freed { after: 0, most: 1000 }).await else { panic!("no answer") };
         for piece in &freed {
             let given_back = match piece.what {
                 FreedPiece::Extent(extent) => data.remove(extent).await,

@@ -17,8 +17,8 @@ use crate::data::copies::record::Record;
 use crate::data::{DataError, DataPartition, DataRoom, Extents};
 use crate::ids::ExtentId;
 
-/// How long a primary may take, and how long a question looks for one. The leases of locks count on the second: a change of a client that has lost its locks must not come
-/// later ([`crate::meta::limits::LOCK_LEASE`]).
+/// How long a primary may take, and how long a question looks for one. A change that has not begun by then is not begun. The leases of locks count on the second: a change of
+/// a client that has lost its locks must not come later ([`crate::meta::limits::LOCK_LEASE`]).
 pub const LIMITS: AskLimits = AskLimits { each: Duration::from_secs(5), all: Duration::from_secs(10) };
 /// What a partition said of its room is asked again after so long.
 const ROOM_AGE: Duration = Duration::from_secs(2);

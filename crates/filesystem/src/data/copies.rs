@@ -14,7 +14,7 @@
 //! - A copy obeys one session of one primary. What an `enter` finds under way has ended when it is answered.
 //! - A read shows nothing that is under way.
 //!
-//! Reading order: `record`, `gate`, `ask`, `keeper`, `standing`, `reign`, `changing`, `members`, `aligning`, `taking`, `rebuilding`, `mending`.
+//! Reading order: `record`, `gate`, `ask`, `keeper`, `standing`, `reign`, `works`, `changing`, `members`, `aligning`, `taking`, `rebuilding`, `mending`.
 
 mod aligning;
 pub mod ask;
@@ -29,6 +29,7 @@ pub mod record;
 pub mod reign;
 mod standing;
 mod taking;
+mod works;
 
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};

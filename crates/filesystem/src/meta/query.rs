@@ -59,8 +59,9 @@ pub enum Query {
         session: MetaSession,
         lock: Lock,
     },
-    /// The first ranges that are to be freed.
+    /// The first ranges that are to be freed, of those behind a number.
     Freed {
+        after: u64,
         most: u32,
     },
     /// Which of these no file has.

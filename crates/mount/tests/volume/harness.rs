@@ -69,7 +69,9 @@ impl Partitions {
     async fn sweep(self) {
         let env = Env::real();
         loop {
-            let Ok(Ok(Found::Freed(freed))) = self.meta.query(Query::Freed { most: 1000 }).await else { panic!("no answer") };
+            let Ok(Ok(Found::Freed(freed))) = self.meta.query(Query::Freed { after: 0, most: 1000 }).await else {
+                panic!("no answer")
+            };
             for piece in &freed {
                 match piece.what {
                     FreedPiece::Extent(extent) => self.data.remove(extent).await.unwrap(),

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use env::Instant;
 use futures_util::future::{join, join_all};
 use types::NodeId;
 
 use super::ask::{Answer, Ask, Change, ChangeWhat, Copy, CopyError, What};
-use super::keeper::change_store;
 use super::limits::SILENCE;
 use super::record::RecordChange;
 use super::reign::{Over, Reign};
 use super::standing::{Begun, Role};
 use crate::data::DataError;
-use crate::ids::ExtentId;
 
 /// How often a copy may be entered anew for one change, before it leaves.
 const TRIES: u32 = 3;
@@ -28,43 +27,40 @@ enum Outcome {
 }
 
 impl Reign {
-    /// A change where there is one copy. The store has all that is needed.
-    pub(super) async fn change_alone(self: &Arc<Self>, change: Change) -> Result<(), DataError> {
-        let extent = change.extent;
-        let begun = self.standing.lock().begin(extent, change.what.gives_back());
-        match begun {
-            Begun::To(others) if others.is_empty() => {}
-            // A second copy has come meanwhile.
-            Begun::To(_) => unreachable!("a copy takes changes before it is there"),
-            Begun::Held | Begun::Settled => return Box::pin(self.change_all(change)).await,
-        }
-        let outcome = change_store(self.own(), change).await;
-        let mut standing = self.standing.lock();
-        standing.applied(extent);
-        standing.ended(extent);
-        drop(standing);
-        self.changed.notify_waiters();
-        outcome
-    }
-
-    pub(super) async fn change_all(self: &Arc<Self>, change: Change) -> Result<(), DataError> {
-        while !self.standing.lock().is_serving() {
-            self.rest().await?;
-        }
-        self.check_room(&change)?;
-        let _latch = self.latches.take(change.extent, change.blocks()).await;
-        let others = self.begin(change.extent, change.what.gives_back()).await?;
+    /// Changes that overlap have their latches in the order of asking, whatever they wait for then.
+    pub(super) async fn change_all(self: &Arc<Self>, change: Change, begins_by: Instant) -> Result<(), DataError> {
+        self.check()?;
+        let _latch = self.by(begins_by, self.latches.take(change.extent, change.blocks())).await?;
+        let _work = self.by(begins_by, self.works.enter(&change)).await?;
+        let others = self.begin(&change, begins_by).await?;
         let outcome = self.fan_out(&change, others).await;
         self.standing.lock().ended(change.extent);
         self.changed.notify_waiters();
         outcome
     }
 
-    /// Begins a change as soon as the record says that the extent is unsettled.
-    async fn begin(&self, extent: ExtentId, gives_back: bool) -> Result<Vec<NodeId>, Over> {
+    async fn by<T>(&self, begins_by: Instant, waits: impl Future<Output = T>) -> Result<T, DataError> {
+        tokio::select! {
+            biased;
+            come = waits => Ok(come),
+            () = self.env().sleep_until(begins_by) => Err(too_late()),
+        }
+    }
+
+    /// Begins a change as soon as this primary serves, and the record says that the extent is unsettled.
+    async fn begin(&self, change: &Change, begins_by: Instant) -> Result<Vec<NodeId>, DataError> {
+        let extent = change.extent;
         loop {
             self.check()?;
-            let begun = self.standing.lock().begin(extent, gives_back);
+            if self.env().now() >= begins_by {
+                return Err(too_late());
+            }
+            if !self.standing.lock().is_serving() {
+                self.rest().await?;
+                continue;
+            }
+            self.check_room(change)?;
+            let begun = self.standing.lock().begin(extent, change.what.gives_back());
             match begun {
                 Begun::To(others) => return Ok(others),
                 Begun::Held => self.rest().await?,
@@ -178,6 +174,10 @@ impl Reign {
             self.put_out(node).await?;
         }
     }
+}
+
+fn too_late() -> DataError {
+    DataError::Unavailable("the change could not begin in time".to_owned())
 }
 
 /// Whether a store that answers so has changed nothing.

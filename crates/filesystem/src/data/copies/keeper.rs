@@ -108,7 +108,7 @@ async fn carry_out(store: &dyn CopyStore, what: What) -> Result<Answer, DataErro
 }
 
 /// Makes a change at a store.
-pub async fn change_store(store: &dyn CopyStore, Change { extent, what }: Change) -> Result<(), DataError> {
+async fn change_store(store: &dyn CopyStore, Change { extent, what }: Change) -> Result<(), DataError> {
     match what {
         ChangeWhat::Create => store.create_as(extent).await,
         ChangeWhat::Append { offset, data } => store.append(extent, offset, data).await,

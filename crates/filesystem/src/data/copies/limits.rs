@@ -12,6 +12,12 @@ pub const SILENCE: Duration = Duration::from_millis(1000);
 pub const ALIGN_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two tries of what must come to an end: a copy that can't leave, a command without an answer.
 pub const REST: Duration = Duration::from_millis(100);
+/// Changes of content that a primary has begun, or is about to, at a time; others wait until their callers give them up.
+pub const MAX_WORKS: usize = 256;
+/// KiB that these have in all.
+pub const MAX_WORK_KIB: usize = 64 << 10;
+/// The same of changes that give something back. They have no bytes, and end what others wait for: a full copy takes changes again.
+pub const MAX_RETURNS: usize = 64;
 /// How often a primary looks for copies to rebuild and extents to settle.
 pub const LOOK: Duration = Duration::from_millis(250);
 /// A copy whose rebuild has failed is tried again after so long.

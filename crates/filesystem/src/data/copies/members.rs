@@ -144,7 +144,9 @@ impl Reign {
             }
             Role::InSync => {}
         }
-        if self.commit(RecordChange::Leave(node)).await? == Err(RecordRefusal::Few) {
+        // What can only be refused is not put through the log of all groups, nor before the command that has a third copy join.
+        let may_leave = self.standing.lock().record().may_leave(node);
+        if !may_leave || self.commit(RecordChange::Leave(node)).await? == Err(RecordRefusal::Few) {
             self.rest().await?;
             if let Some(seat) = self.seat(node) {
                 self.enter(&seat, seat.session()).await;

@@ -54,7 +54,8 @@ impl Reign {
             let Some(device) = record.copies.get(node) else { continue };
             let is_kept = wanted.get(node) == Some(device);
             let leaves = !is_kept && *node != self.realm.me;
-            if !(leaves && self.commit(RecordChange::Leave(*node)).await?.is_ok()) {
+            let may_leave = leaves && self.record().may_leave(*node);
+            if !(may_leave && self.commit(RecordChange::Leave(*node)).await?.is_ok()) {
                 copies.insert(*node, *device);
             }
         }

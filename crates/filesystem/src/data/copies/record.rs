@@ -71,6 +71,11 @@ impl Record {
         place(extent) >= self.settled_below || self.open.contains(&extent)
     }
 
+    /// Whether a copy may leave the set: two that are in sync stay.
+    pub fn may_leave(&self, node: NodeId) -> bool {
+        !self.in_sync.contains(&node) || self.in_sync.len() > 2
+    }
+
     fn change(&mut self, change: RecordChange) -> Result<(), RecordRefusal> {
         match change {
             RecordChange::Found { node, device } => {
@@ -90,7 +95,7 @@ impl Record {
                 self.copies = copies;
             }
             RecordChange::Leave(node) => {
-                if self.in_sync.contains(&node) && self.in_sync.len() <= 2 {
+                if !self.may_leave(node) {
                     return Err(RecordRefusal::Few);
                 }
                 self.in_sync.remove(&node);

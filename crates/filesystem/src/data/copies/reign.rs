@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use device::Finishing;
-use env::Env;
+use env::{Env, Instant};
 use net::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
@@ -20,6 +20,7 @@ use super::limits::{REST, ROOM_LEFT};
 use super::members::Seat;
 use super::record::{Command, Record, RecordChange, RecordRefusal};
 use super::standing::Standing;
+use super::works::Works;
 use crate::data::latches::Latches;
 use crate::data::{DataError, DataRoom};
 use crate::ids::{BLOCK_BYTES, ExtentId};
@@ -69,6 +70,7 @@ pub struct Reign {
     /// Something changed for which others may wait.
     pub(super) changed: Notify,
     pub(super) latches: Latches,
+    pub(super) works: Works,
     /// One command at a time.
     committing: tokio::sync::Mutex<()>,
     pub(super) seats: Mutex<BTreeMap<NodeId, Arc<Seat>>>,
@@ -99,6 +101,7 @@ impl Reign {
             standing,
             changed: Notify::new(),
             latches: Latches::default(),
+            works: Works::default(),
             committing: tokio::sync::Mutex::default(),
             seats: Mutex::default(),
             is_over: AtomicBool::new(false),
@@ -172,8 +175,13 @@ impl Reign {
         change: impl FnOnce(&mut Standing) -> Option<RecordChange>,
     ) -> Result<Result<(), RecordRefusal>, Over> {
         let _turn = self.committing.lock().await;
-        self.check()?;
-        let Some(change) = change(&mut self.standing.lock()) else { return Ok(Ok(())) };
+        let change = {
+            let mut standing = self.standing.lock();
+            // In one step with what it is told: a change that has failed here ends the reign before it counts as ended.
+            self.check()?;
+            change(&mut standing)
+        };
+        let Some(change) = change else { return Ok(Ok(())) };
         let command = Command { reign: self.term, change };
         loop {
             match self.realm.door.commit(command.clone()).await {
@@ -206,26 +214,27 @@ impl Reign {
         })
     }
 
-    /// Makes an empty extent.
-    pub async fn create(self: &Arc<Self>) -> Result<ExtentId, DataError> {
+    /// Makes an empty extent, as [`Reign::change`] does.
+    pub async fn create(self: &Arc<Self>, begins_by: Instant) -> Result<ExtentId, DataError> {
         let extent = self.standing.lock().next_extent(self.realm.partition);
-        self.change(Change { extent, what: ChangeWhat::Create }).await?;
+        self.change(Change { extent, what: ChangeWhat::Create }, begins_by).await?;
         Ok(extent)
     }
 
-    /// Makes a change on all copies in sync. It goes on if it is waited for no more.
-    pub fn change(self: &Arc<Self>, change: Change) -> BoxFuture<'static, Result<(), DataError>> {
+    /// Makes a change on all copies in sync. It goes on if it is waited for no more. What has not begun by then is refused: its caller may have told that
+    /// it failed, and asked for another change.
+    pub fn change(self: &Arc<Self>, change: Change, begins_by: Instant) -> BoxFuture<'static, Result<(), DataError>> {
         let reign = self.clone();
-        let work = async move {
-            reign.check()?;
-            if reign.standing.lock().is_alone() { reign.change_alone(change).await } else { reign.change_all(change).await }
-        };
-        Box::pin(Finishing::new(self.env(), work))
+        Box::pin(Finishing::new(self.env(), async move { reign.change_all(change, begins_by).await }))
     }
 
     /// Whether all copies in sync have room for an append.
     pub(super) fn check_room(&self, change: &Change) -> Result<(), DataError> {
         let ChangeWhat::Append { data, .. } = &change.what else { return Ok(()) };
+        if self.standing.lock().is_alone() {
+            // Its store says so.
+            return Ok(());
+        }
         match self.room().free_bytes < data.len() as u64 + ROOM_LEFT {
             true => Err(DataError::Full),
             false => Ok(()),
@@ -234,30 +243,36 @@ impl Reign {
 
     /// Reads the primary's own copy, as it is once nothing of these blocks is under way. What is damaged there is read from another copy in sync, and written anew.
     pub async fn read(self: &Arc<Self>, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
-        let is_alone = loop {
-            self.check()?;
-            let (is_readable, is_alone) = {
-                let standing = self.standing.lock();
-                (standing.is_readable(extent), standing.is_alone())
-            };
-            if is_readable {
-                break is_alone;
-            }
-            self.rest().await?;
-        };
         let blocks = offset / BLOCK_BYTES..offset.saturating_add(len as u64).div_ceil(BLOCK_BYTES);
-        let _latch = if is_alone { None } else { Some(self.latches.share(extent, blocks).await) };
-        if self.realm.door.confirm().await != Some(self.term) {
-            return Err(Over.into());
-        }
-        self.check()?;
-        match self.own().read(extent, offset, len).await {
-            Err(damaged @ DataError::Damaged { .. }) => {
-                let content = self.read_elsewhere(extent, offset, len).await.ok_or(damaged)?;
-                self.mend_later(extent, offset..offset + len as u64);
-                Ok(content)
+        loop {
+            self.check()?;
+            let (is_readable, is_alone, is_serving) = {
+                let standing = self.standing.lock();
+                (standing.is_readable(extent), standing.is_alone(), standing.is_serving())
+            };
+            if !is_readable {
+                self.rest().await?;
+                continue;
             }
-            own => own,
+            // Changes have their latches before this primary serves, and begin then.
+            let has_latch = is_serving && !is_alone;
+            let _latch = if has_latch { Some(self.latches.share(extent, blocks.clone()).await) } else { None };
+            if self.realm.door.confirm().await != Some(self.term) {
+                return Err(Over.into());
+            }
+            self.check()?;
+            let own = self.own().read(extent, offset, len).await;
+            if !is_alone && !is_serving && self.standing.lock().is_serving() {
+                continue;
+            }
+            return match own {
+                Err(damaged @ DataError::Damaged { .. }) => {
+                    let content = self.read_elsewhere(extent, offset, len).await.ok_or(damaged)?;
+                    self.mend_later(extent, offset..offset + len as u64);
+                    Ok(content)
+                }
+                own => own,
+            };
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is to be given back to the data partitions, in the order in which it was freed.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +37,9 @@ impl FreedList {
         };
     }
 
-    pub fn first(&self, most: usize) -> Vec<Freed> {
-        self.pieces.iter().take(most).map(|(number, what)| Freed { number: *number, what: *what }).collect()
+    pub fn behind(&self, after: u64, most: usize) -> Vec<Freed> {
+        let pieces = self.pieces.range((Bound::Excluded(after), Bound::Unbounded));
+        pieces.take(most).map(|(number, what)| Freed { number: *number, what: *what }).collect()
     }
 
     /// Whether something of an extent is to be freed.

@@ -50,7 +50,7 @@ impl Machine {
                 self.inode(*ino)?;
                 Ok(Found::Lock(self.lock_in_the_way(*ino, *session, lock)))
             }
-            Query::Freed { most } => Ok(Found::Freed(self.freed.first((*most as usize).min(MAX_ANSWER)))),
+            Query::Freed { after, most } => Ok(Found::Freed(self.freed.behind(*after, (*most as usize).min(MAX_ANSWER)))),
             Query::Unreferenced { extents } => Ok(Found::Extents(self.unreferenced(extents))),
         }
     }

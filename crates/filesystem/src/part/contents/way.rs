@@ -11,19 +11,20 @@ use types::FileVolumeId;
 use super::Contents;
 use super::member::{ContentKind, ContentMember};
 use crate::asking::Way;
-use crate::asking::content::{Carried, ContentAnswer, ContentAsk, ContentDoor, Standing};
+use crate::asking::content::{Carried, ContentAnswer, ContentAsk, ContentDoor, LIMITS, Standing};
 use crate::data::copies::ask::{Change, ChangeWhat};
 use crate::data::copies::reign::{RecordDoor, Reign};
 use crate::data::{DataError, DataRoom};
 use crate::part::leader::{Search, Told};
 
-async fn answer_here(member: &ContentMember, ask: ContentAsk) -> Told<Carried> {
+/// `begins_by`: who asks waits no longer.
+async fn answer_here(member: &ContentMember, ask: ContentAsk, begins_by: Instant) -> Told<Carried> {
     if matches!(ask, ContentAsk::Standing) {
         return standing(member).await;
     }
     let Some(reign) = member.reign() else { return not_primary(member) };
-    match carry_out(&reign, ask).await {
-        Err(DataError::Unavailable(reason)) if reign.is_over() => Told::Unknown(reason),
+    match carry_out(&reign, ask, begins_by).await {
+        Err(DataError::Unavailable(reason)) if reign.is_over() || reign.env().now() >= begins_by => Told::Unknown(reason),
         answer => Told::Answer(Carried { answer, room: reign.room() }),
     }
 }
@@ -52,13 +53,13 @@ async fn standing(member: &ContentMember) -> Told<Carried> {
     Told::Answer(Carried { answer: Ok(ContentAnswer::Standing(standing)), room })
 }
 
-async fn carry_out(reign: &Arc<Reign>, ask: ContentAsk) -> Result<ContentAnswer, DataError> {
+async fn carry_out(reign: &Arc<Reign>, ask: ContentAsk, begins_by: Instant) -> Result<ContentAnswer, DataError> {
     match ask {
-        ContentAsk::Create => reign.create().await.map(ContentAnswer::Created),
+        ContentAsk::Create => reign.create(begins_by).await.map(ContentAnswer::Created),
         ContentAsk::Change(Change { what: ChangeWhat::Create | ChangeWhat::Cut { .. }, .. }) => {
             Err(DataError::Unavailable("a change that only primaries make".to_owned()))
         }
-        ContentAsk::Change(change) => reign.change(change).await.map(|()| ContentAnswer::Done),
+        ContentAsk::Change(change) => reign.change(change, begins_by).await.map(|()| ContentAnswer::Done),
         ContentAsk::Read { extent, offset, len } => reign.read(extent, offset, len as usize).await.map(ContentAnswer::Content),
         ContentAsk::Room | ContentAsk::Standing => Ok(ContentAnswer::Done),
     }
@@ -72,7 +73,7 @@ impl Service for ContentService {
         Box::pin(async move {
             let (volume, ask): (u32, ContentAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
             let told = match self.0.member(FileVolumeId(volume)) {
-                Some(member) => answer_here(&member, ask).await,
+                Some(member) => answer_here(&member, ask, request.deadline).await,
                 None => Told::Elsewhere(None),
             };
             Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
@@ -94,13 +95,16 @@ impl ContentWay {
 
 impl Way<ContentAsk, Carried> for ContentWay {
     async fn ask(&self, asked: ContentAsk, until: Option<Instant>) -> Result<Carried, String> {
+        let longest = self.env().now() + LIMITS.all;
+        let until = until.map_or(longest, |until| until.min(longest));
         let here = || async {
+            let begins_by = until.min(self.env().now() + LIMITS.each);
             match self.host.get(self.volume()) {
-                Some(member) => Some(answer_here(&member, asked.clone()).await),
+                Some(member) => Some(answer_here(&member, asked.clone(), begins_by).await),
                 None => None,
             }
         };
-        self.search.ask(&asked, until, here).await
+        self.search.ask(&asked, Some(until), here).await
     }
 
     fn volume(&self) -> u32 {

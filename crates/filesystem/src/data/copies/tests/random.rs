@@ -23,7 +23,7 @@ const FOUND: [u64; 1] = [664];
 const CLIENTS: usize = 4;
 /// Of each client.
 const STEPS: usize = 40;
-/// How long a client waits for an answer.
+/// How long a client waits for an answer: what has not begun by then is not begun.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Until all is whole again after the faults.
 const HEALING: Duration = Duration::from_secs(180);
@@ -69,7 +69,7 @@ impl Client {
 
     async fn change(&self, change: Change) -> Outcome {
         let Some(primary) = self.primary() else { return Outcome::Unknown };
-        match self.within(primary.change(change)).await {
+        match self.within(primary.change(change, self.env.now() + PATIENCE)).await {
             Some(Ok(())) => Outcome::Done,
             Some(Err(DataError::Unavailable(_))) | None => Outcome::Unknown,
             Some(Err(error)) => Outcome::Refused(error),
@@ -93,7 +93,7 @@ impl Client {
 
     async fn create(&mut self) -> Result<(), String> {
         let Some(primary) = self.primary() else { return Ok(()) };
-        if let Some(Ok(extent)) = self.within(primary.create()).await {
+        if let Some(Ok(extent)) = self.within(primary.create(self.env.now() + PATIENCE)).await {
             self.known.push(Known::new(extent));
         }
         Ok(())

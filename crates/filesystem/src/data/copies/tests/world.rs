@@ -51,6 +51,7 @@ struct Node {
     keeper: Option<Arc<Keeper>>,
     start: u64,
     is_paused: bool,
+    has_copy: bool,
     reign: Option<Arc<Reign>>,
     /// The newest term that its log has.
     term: u64,
@@ -64,6 +65,8 @@ struct Group {
     leader: Option<NodeId>,
     /// As committed.
     record: Record,
+    /// Commands that changed nothing, because too few copies would have stayed in sync.
+    refused: u64,
 }
 
 /// A disk: what is answered stays. A crash leaves each block of a write that was under way as it was, or as it was to be.
@@ -249,13 +252,14 @@ impl World {
             keeper: None,
             start: 0,
             is_paused: false,
+            has_copy: true,
             reign: None,
             term: 0,
             record: Record::default(),
             lease_until: None,
         };
         let nodes = (1..=NODES).map(|node| (NodeId(node), node)).map(|(id, number)| (id, node(number))).collect();
-        let group = Group { term: 0, leader: None, record: Record::default() };
+        let group = Group { term: 0, leader: None, record: Record::default(), refused: 0 };
         let delay = Duration::from_micros(100 + env.random_below(3_000));
         let inner = Inner { nodes, cut: BTreeSet::new(), loss: 0, delay, group };
         let world = Arc::new(World { env: env.clone(), inner: Mutex::new(inner) });
@@ -273,6 +277,7 @@ impl World {
         let term = move || known.upgrade().map_or(0, |world| world.inner.lock().nodes[&node].term);
         let mut inner = self.inner.lock();
         let found = inner.nodes.get_mut(&node).expect("it is a node");
+        found.has_copy = true;
         if found.keeper.is_none() {
             found.start += 1;
             found.keeper = Some(Arc::new(Keeper::new(&self.env, found.disk.clone(), Arc::new(term))));
@@ -289,6 +294,18 @@ impl World {
         if let Some(reign) = found.reign.take() {
             reign.end();
         }
+    }
+
+    /// A node takes part in the group, and its copy is not reached until the node starts again.
+    pub fn lose_copy(&self, node: NodeId) {
+        let mut inner = self.inner.lock();
+        let found = inner.nodes.get_mut(&node).expect("it is a node");
+        found.has_copy = false;
+    }
+
+    /// How many commands changed nothing, because too few copies would have stayed in sync.
+    pub fn refused(&self) -> u64 {
+        self.inner.lock().group.refused
     }
 
     /// A node's disk is exchanged for an empty one, while it is down.
@@ -499,6 +516,7 @@ impl RecordDoor for Door {
                     return Err(CommitError::Again);
                 }
                 let outcome = inner.group.record.apply(LogIndex(1), command).expect("a command that the world knows");
+                inner.group.refused += u64::from(outcome == Err(RecordRefusal::Few));
                 let (record, term) = (inner.group.record.clone(), self.term);
                 for node in inner.reachable(self.node) {
                     let found = inner.nodes.get_mut(&node).expect("it is a node");
@@ -572,7 +590,7 @@ impl World {
             let (keeper, is_paused) = {
                 let inner = self.inner.lock();
                 let found = &inner.nodes[&to];
-                (found.keeper.clone().filter(|_| found.device == device), found.is_paused)
+                (found.keeper.clone().filter(|_| found.device == device && found.has_copy), found.is_paused)
             };
             let keeper = keeper.ok_or_else(silent)?;
             if !is_paused {

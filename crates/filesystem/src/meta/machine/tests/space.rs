@@ -8,7 +8,7 @@ fn commit(tree: &mut Tree, ino: Ino, keys: Vec<ExtentKey>) -> Reply {
 }
 
 fn freed(tree: &Tree) -> Vec<FreedPiece> {
-    let Ok(Found::Freed(freed)) = tree.machine.query(&Query::Freed { most: 100 }) else { panic!() };
+    let Ok(Found::Freed(freed)) = tree.machine.query(&Query::Freed { after: 0, most: 100 }) else { panic!() };
     freed.into_iter().map(|Freed { what, .. }| what).collect()
 }
 
@@ -38,6 +38,8 @@ fn keys_join_and_are_freed() {
     truncate(&mut tree, ino, 0).unwrap();
     assert_eq!((tree.keys(ino), tree.machine.usage().bytes), (vec![], 0));
     assert_eq!(freed(&tree).len(), 2);
+    let behind = tree.machine.query(&Query::Freed { after: 1, most: 100 });
+    assert_eq!(behind.map(|found| matches!(found, Found::Freed(freed) if freed.len() == 1)), Ok(true));
     tree.run(Command::ConfirmFreed { up_to: 1 }).unwrap();
     assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 4096, len: 100 }]);
 }
@@ -106,7 +108,10 @@ fn keys_that_cannot_be_are_refused() {
     let directory = tree.make(Ino::ROOT, "d", Kind::Directory).unwrap();
     assert_eq!(commit(&mut tree, directory, vec![key(0, 1, 0, 1)]), Err(MetaError::IsDirectory));
     assert_eq!(truncate(&mut tree, ino, u64::MAX), Err(MetaError::FileTooLong));
-    assert_eq!(tree.run(Command::Punch { ino, offset: u64::MAX, len: 2, expects: Expected::default() }), Err(MetaError::Invalid));
+    assert_eq!(
+        tree.run(Command::Punch { ino, offset: u64::MAX, len: 2, expects: Expected::default() }),
+        Err(MetaError::Invalid)
+    );
 }
 
 #[test]
