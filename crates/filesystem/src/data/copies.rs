@@ -14,11 +14,12 @@
 //! - A copy obeys one session of one primary. What an `enter` finds under way has ended when it is answered.
 //! - A read shows nothing that is under way.
 //!
-//! Reading order: `record`, `gate`, `ask`, `keeper`, `standing`, `reign`, `works`, `changing`, `members`, `aligning`, `taking`, `rebuilding`, `mending`.
+//! Reading order: `record`, `gate`, `ask`, `keeper`, `standing`, `reign`, `works`, `changing`, `members`, `elsewhere`, `aligning`, `taking`, `rebuilding`, `mending`.
 
 mod aligning;
 pub mod ask;
 mod changing;
+mod elsewhere;
 mod gate;
 pub mod keeper;
 mod limits;

@@ -6,15 +6,22 @@
 //!               └─ overwrite └─ append                    └─ cut
 //! ```
 //!
+//! What is damaged at the primary counts as another copy in sync has it. What none of them has is damaged for good: a copy that is rebuilt has nothing in its place,
+//! and never what it had before.
+//!
 //! The caller sees to it that none of these blocks changes meanwhile, at the primary's own copy or at the other. What was given back at the primary is given back at the
 //! copy; what was given back at the copy alone is on the sweeper's list still.
 
 use std::ops::Range;
 
+use types::NodeId;
+
 use super::ask::{Answer, Change, ChangeWhat, CopyError, What};
+use super::elsewhere::Counting;
 use super::limits::{ALIGN_PATIENCE, PIECE, SUMS};
 use super::members::Seat;
 use super::reign::{Over, Reign};
+use super::standing::Role;
 use super::{BlockSum, ExtentSums};
 use crate::data::DataError;
 use crate::ids::{BLOCK_BYTES as BLOCK, ExtentId};
@@ -26,6 +33,8 @@ pub enum AlignError {
     Own(DataError),
     #[error(transparent)]
     There(CopyError),
+    #[error("the primary's own copy is damaged, and the one of node {0} is not heard: {1}")]
+    Unknown(NodeId, CopyError),
     #[error("this node is not the primary any more")]
     Over,
     #[error("the rebuild is not needed any more")]
@@ -114,11 +123,59 @@ impl Reign {
         while at < bytes.end {
             self.check()?;
             let end = bytes.end.min(at + PIECE);
-            let data = self.read_any(extent, at, (end - at) as usize).await.map_err(AlignError::Own)?;
-            self.change_there(seat, extent, ChangeWhat::Overwrite { offset: at, data }).await?;
+            match self.own().read(extent, at, (end - at) as usize).await {
+                Ok(data) => self.change_there(seat, extent, ChangeWhat::Overwrite { offset: at, data }).await?,
+                Err(DataError::Damaged { .. }) => self.copy_blocks(seat, extent, at..end).await?,
+                Err(error) => return Err(AlignError::Own(error)),
+            }
             at = end;
         }
         Ok(())
+    }
+
+    /// The same, block by block, where some are damaged here.
+    async fn copy_blocks(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
+        for part in blocks_of(bytes) {
+            self.check()?;
+            match self.counting_block(extent, &part).await? {
+                Counting::Of(node, _) if node == seat.node => {}
+                Counting::Of(_, data) => {
+                    self.change_there(seat, extent, ChangeWhat::Overwrite { offset: part.start, data }).await?;
+                }
+                // It has said itself that it has it not.
+                _ if self.role(seat.node) == Role::InSync => {}
+                _ => self.give_up_there(seat, extent, part.start).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What counts of bytes of one block.
+    async fn counting_block(&self, extent: ExtentId, bytes: &Range<u64>) -> Result<Counting, AlignError> {
+        let len = (bytes.end - bytes.start) as usize;
+        match self.own().read(extent, bytes.start, len).await {
+            Ok(data) => return Ok(Counting::Of(self.realm.me, data)),
+            Err(DataError::Damaged { .. }) => {}
+            Err(error) => return Err(AlignError::Own(error)),
+        }
+        match self.counting(extent, bytes.start, len).await {
+            Counting::Unknown(node, error) => Err(AlignError::Unknown(node, error)),
+            known => Ok(known),
+        }
+    }
+
+    /// Changes may be under way at a first comparison: what a copy in sync lacks then it may have soon.
+    fn may_give_up(&self, seat: &Seat, extent: ExtentId, offset: u64) -> Result<(), AlignError> {
+        let standing = self.standing.lock();
+        let is_last_word = standing.role(seat.node) == Role::InSync || standing.holds(extent);
+        if is_last_word { Ok(()) } else { Err(AlignError::Own(DataError::Damaged { extent, offset })) }
+    }
+
+    async fn give_up_there(&self, seat: &Seat, extent: ExtentId, offset: u64) -> Result<(), AlignError> {
+        self.may_give_up(seat, extent, offset)?;
+        let block = offset / BLOCK;
+        tracing::error!(?extent, block, node = %seat.node, "a block of a file is damaged on all copies in sync: it is given up");
+        self.punch_there(seat, extent, block * BLOCK..(block + 1) * BLOCK).await
     }
 
     async fn punch_there(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
@@ -137,15 +194,36 @@ impl Reign {
             let same = own.iter().take_while(|sum| (**sum == BlockSum::Absent) == is_gone).count() as u64;
             let end = bytes.end.min((first + same) * BLOCK);
             let len = (end - at) as usize;
-            let data = match is_gone {
-                true => vec![0; len].into(),
-                false => self.read_any(extent, at, len).await.map_err(AlignError::Own)?,
-            };
-            self.change_there(seat, extent, ChangeWhat::Append { offset: at, data }).await?;
+            let own = if is_gone { Ok(vec![0; len].into()) } else { self.own().read(extent, at, len).await };
+            match own {
+                Ok(data) => self.change_there(seat, extent, ChangeWhat::Append { offset: at, data }).await?,
+                Err(DataError::Damaged { .. }) => self.append_blocks(seat, extent, at..end).await?,
+                Err(error) => return Err(AlignError::Own(error)),
+            }
             if is_gone {
                 self.punch_there(seat, extent, at..end).await?;
             }
             at = end;
+        }
+        Ok(())
+    }
+
+    /// Appends block by block, where some are damaged here.
+    async fn append_blocks(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
+        for part in blocks_of(bytes) {
+            self.check()?;
+            let (data, is_given_up) = match self.counting_block(extent, &part).await? {
+                Counting::Of(_, data) => (data, false),
+                _ => {
+                    self.may_give_up(seat, extent, part.start)?;
+                    (vec![0; (part.end - part.start) as usize].into(), true)
+                }
+            };
+            self.change_there(seat, extent, ChangeWhat::Append { offset: part.start, data }).await?;
+            // Bytes behind the end of a block that a copy in sync has were never acknowledged.
+            if is_given_up && part.start.is_multiple_of(BLOCK) {
+                self.give_up_there(seat, extent, part.start).await?;
+            }
         }
         Ok(())
     }
@@ -178,14 +256,20 @@ enum Difference {
     Gone,
 }
 
-/// Runs of blocks that are not the same. Blocks that are lost here, or were given back there alone, stay as they are.
+/// A range cut at the borders of blocks.
+fn blocks_of(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
+    blocks.map(move |block| bytes.start.max(block * BLOCK)..bytes.end.min((block + 1) * BLOCK))
+}
+
+/// Runs of blocks that are not the same. Blocks that were given back there alone stay as they are. What is lost here may be anything there.
 fn differences(own: &[BlockSum], there: &[BlockSum]) -> Vec<(Range<u64>, Difference)> {
     let mut runs: Vec<(Range<u64>, Difference)> = Vec::new();
     for (block, (own, there)) in (0u64..).zip(own.iter().zip(there)) {
         let difference = match (own, there) {
-            (BlockSum::Has(_), BlockSum::Absent) | (BlockSum::Lost, _) | (BlockSum::Absent, BlockSum::Absent) => continue,
+            (_, BlockSum::Absent) => continue,
             (BlockSum::Has(own), BlockSum::Has(there)) if own == there => continue,
-            (BlockSum::Has(_), _) => Difference::Content,
+            (BlockSum::Has(_) | BlockSum::Lost, _) => Difference::Content,
             (BlockSum::Absent, _) => Difference::Gone,
         };
         match runs.last_mut().filter(|(range, last)| range.end == block && *last == difference) {

@@ -6,6 +6,7 @@ use env::Instant;
 use futures_util::future::{join, join_all};
 use types::NodeId;
 
+use super::aligning::AlignError;
 use super::ask::{Answer, Ask, Change, ChangeWhat, Copy, CopyError, What};
 use super::limits::SILENCE;
 use super::record::RecordChange;
@@ -163,15 +164,21 @@ impl Reign {
     async fn mend(&self, node: NodeId, change: &Change) -> Result<(), DataError> {
         loop {
             self.check()?;
-            let is_mended = match (self.role(node), self.seat(node)) {
+            let aligned = match (self.role(node), self.seat(node)) {
                 (Role::Out, _) => return Ok(()),
-                (Role::InSync, Some(seat)) => self.align(&seat, change.extent, change.blocks()).await.is_ok(),
-                (Role::InSync, None) | (Role::Rebuilt, _) => false,
+                (Role::InSync, Some(seat)) => self.align(&seat, change.extent, change.blocks()).await,
+                (Role::InSync, None) | (Role::Rebuilt, _) => Err(AlignError::GivenUp),
             };
-            if is_mended {
-                return Ok(());
+            match aligned {
+                Ok(()) => return Ok(()),
+                // It is not the other copy that fails.
+                Err(AlignError::Own(error)) => {
+                    self.check_own(&error)?;
+                    self.rest().await?;
+                }
+                Err(AlignError::Unknown(..)) => self.rest().await?,
+                Err(AlignError::There(_) | AlignError::Over | AlignError::GivenUp) => _ = self.put_out(node).await?,
             }
-            self.put_out(node).await?;
         }
     }
 }

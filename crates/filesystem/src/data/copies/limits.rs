@@ -10,6 +10,8 @@ pub const SETTLE_AT: usize = 256;
 pub const SILENCE: Duration = Duration::from_millis(1000);
 /// How long a copy may take for a question of an alignment.
 pub const ALIGN_PATIENCE: Duration = Duration::from_secs(5);
+/// A copy in sync that has given no answer for so long does not hold up the making of others: what it alone may have is given up there.
+pub const LOST_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two tries of what must come to an end: a copy that can't leave, a command without an answer.
 pub const REST: Duration = Duration::from_millis(100);
 /// Changes of content that a primary has begun, or is about to, at a time; others wait until their callers give them up.

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use env::Instant;
 use parking_lot::Mutex;
 use types::{DeviceId, NodeId};
 
 use super::ask::{Answer, Ask, Copy, CopyError, What};
 use super::gate::{NotAdmitted, Pass};
-use super::limits::{ALIGN_PATIENCE, SILENCE};
+use super::limits::SILENCE;
 use super::record::{RecordChange, RecordRefusal};
 use super::reign::{Over, Reign};
 use super::standing::Role;
-use crate::data::{DataError, DataRoom};
-use crate::ids::ExtentId;
+use crate::data::DataRoom;
 
 /// A copy of another node.
 pub struct Seat {
@@ -33,6 +32,8 @@ struct SeatState {
     /// None: it is not entered.
     boot: Option<u64>,
     room: Option<DataRoom>,
+    /// Since when it gives no answers.
+    silent_since: Option<Instant>,
 }
 
 /// What became of a copy that was to leave.
@@ -58,6 +59,22 @@ impl Seat {
 
     pub fn is_entered(&self) -> bool {
         self.state.lock().boot.is_some()
+    }
+
+    pub fn silent_since(&self) -> Option<Instant> {
+        self.state.lock().silent_since
+    }
+
+    /// What it said, or that it said nothing.
+    fn note(&self, answer: &Result<Answer, CopyError>, now: Instant) {
+        let mut state = self.state.lock();
+        match answer {
+            Err(CopyError::Silent(_)) => _ = state.silent_since.get_or_insert(now),
+            Ok(_) | Err(CopyError::Data(_) | CopyError::NotAdmitted(_)) => state.silent_since = None,
+        }
+        if let Ok(Answer::Done { room } | Answer::Entered { room, .. }) = answer {
+            state.room = Some(*room);
+        }
     }
 }
 
@@ -96,13 +113,11 @@ impl Reign {
     async fn ask_as(&self, seat: &Seat, session: u64, boot: u64, what: What, limit: Duration) -> Result<Answer, CopyError> {
         let ask = Ask { pass: Pass { term: self.term, session }, boot, what };
         let answer = tokio::select! {
-            answer = seat.way.ask(ask) => answer?,
-            () = self.env().sleep(limit) => return Err(CopyError::Silent(format!("{} ms have passed", limit.as_millis()))),
+            answer = seat.way.ask(ask) => answer,
+            () = self.env().sleep(limit) => Err(CopyError::Silent(format!("{} ms have passed", limit.as_millis()))),
         };
-        if let Answer::Done { room } | Answer::Entered { room, .. } = &answer {
-            seat.state.lock().room = Some(*room);
-        }
-        Ok(answer)
+        seat.note(&answer, self.env().now());
+        answer
     }
 
     /// Enters a copy with the next session, unless another has done so since `seen` was the last one. False where it does not let itself be entered.
@@ -166,28 +181,5 @@ impl Reign {
                 return;
             }
         }
-    }
-
-    /// Reads the primary's own copy, and another one in sync where that is damaged.
-    pub(super) async fn read_any(&self, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
-        match self.own().read(extent, offset, len).await {
-            Err(damaged @ DataError::Damaged { .. }) => self.read_elsewhere(extent, offset, len).await.ok_or(damaged),
-            own => own,
-        }
-    }
-
-    /// Reads another copy in sync.
-    pub(super) async fn read_elsewhere(&self, extent: ExtentId, offset: u64, len: usize) -> Option<Bytes> {
-        let backups = self.standing.lock().backups();
-        for node in backups {
-            let Some(seat) = self.seat(node).filter(|seat| seat.is_entered()) else { continue };
-            let what = What::Read { extent, offset, len: len as u64 };
-            if let Ok(Answer::Content(content)) = self.ask(&seat, what, ALIGN_PATIENCE).await
-                && content.len() == len
-            {
-                return Some(content);
-            }
-        }
-        None
     }
 }

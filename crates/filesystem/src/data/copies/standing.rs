@@ -147,8 +147,7 @@ impl Standing {
     ///
     /// What gives something back needs no record: it changes no byte that has a key.
     pub fn begin(&mut self, extent: ExtentId, gives_back: bool) -> Begun {
-        let held = self.rebuild.as_ref().map_or(Held::Nothing, |rebuild| rebuild.held);
-        if held == Held::All || held == Held::One(extent) {
+        if self.holds(extent) {
             return Begun::Held;
         }
         let needs_record = !gives_back && !self.is_alone();
@@ -197,6 +196,12 @@ impl Standing {
     pub fn hold(&mut self, extent: Option<ExtentId>) {
         let rebuild = self.rebuild.as_mut().expect("a rebuild is under way");
         rebuild.held = extent.map_or(Held::All, Held::One);
+    }
+
+    /// Whether no change of an extent begins.
+    pub fn holds(&self, extent: ExtentId) -> bool {
+        let held = self.rebuild.as_ref().map_or(Held::Nothing, |rebuild| rebuild.held);
+        held == Held::All || held == Held::One(extent)
     }
 
     /// Whether nothing of what is held is under way at the primary's own copy.

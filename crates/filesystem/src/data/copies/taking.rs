@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use types::NodeId;
 
+use super::aligning::AlignError;
 use super::ask::{Answer, Ask, Copy, CopyError, What};
 use super::limits::{ALIGN_PATIENCE, LISTED};
 use super::members::{Leaving, Seat};
@@ -77,7 +78,7 @@ impl Reign {
         for seat in &seats {
             match self.unsettled_there(seat).await {
                 Ok(more) => extents.extend(more),
-                Err(error) => are_all &= self.could_not_align(seat, &error.to_string()).await?,
+                Err(error) => are_all &= self.could_not_align(seat, error.into()).await?,
             }
         }
         let mut jobs: Vec<(ExtentId, Arc<Seat>)> = Vec::new();
@@ -88,18 +89,27 @@ impl Reign {
             let aligned = join_all(some.iter().map(|(extent, seat)| self.align(seat, *extent, 0..u64::MAX))).await;
             for ((_, seat), outcome) in some.iter().zip(aligned) {
                 if let Err(error) = outcome {
-                    are_all &= self.could_not_align(seat, &error.to_string()).await?;
+                    are_all &= self.could_not_align(seat, error).await?;
                 }
             }
         }
         Ok(are_all)
     }
 
-    /// A copy that was entered does not do what it is told. Always false.
-    async fn could_not_align(&self, seat: &Seat, error: &str) -> Result<bool, Over> {
+    /// A copy that was entered does not do what it is told, or this one can't say what that is. Always false.
+    async fn could_not_align(&self, seat: &Seat, error: AlignError) -> Result<bool, Over> {
         self.check()?;
-        tracing::info!(partition = self.realm.partition, node = %seat.node, error, "a copy of files could not be aligned");
-        self.put_out(seat.node).await?;
+        let partition = self.realm.partition;
+        tracing::info!(partition, node = %seat.node, %error, "a copy of files could not be aligned");
+        match error {
+            AlignError::Own(_) => {
+                // Another one has all that was acknowledged too, and may be well.
+                self.end();
+                return Err(Over);
+            }
+            AlignError::Unknown(..) => self.rest().await?,
+            AlignError::There(_) | AlignError::Over | AlignError::GivenUp => _ = self.put_out(seat.node).await?,
+        }
         Ok(false)
     }
 

@@ -12,6 +12,7 @@ use super::limits::PIECE_BYTES;
 use super::record::{Change, Write};
 use super::rooming::Purpose;
 use super::sums::crc;
+use super::table::Gap;
 use crate::data::DataError;
 use crate::ids::ExtentId;
 
@@ -69,7 +70,7 @@ impl Inner {
         if end > len {
             return Err(DataError::Beyond { extent, end, len });
         }
-        self.check_present(extent, offset / BLOCK..end.div_ceil(BLOCK), offset)?;
+        self.check_present(extent, offset..end)?;
         self.put(extent, offset, data, Purpose::Overwrite).await
     }
 
@@ -112,11 +113,14 @@ impl Inner {
         self.state.lock().table.get(extent).map(|found| found.len).ok_or(DataError::NoExtent(extent))
     }
 
-    /// Refuses a range of which something was given back.
-    fn check_present(&self, extent: ExtentId, blocks: Range<u64>, offset: u64) -> Result<(), DataError> {
+    /// Refuses a range of which something was given back. What was lost is refused where bytes of it would have to stay.
+    fn check_present(&self, extent: ExtentId, bytes: Range<u64>) -> Result<(), DataError> {
         let state = self.state.lock();
         let found = state.table.get(extent).ok_or(DataError::NoExtent(extent))?;
-        found.look(blocks).map(drop).map_err(|gap| gap.refusal(extent, offset))
+        let is_whole = |block: u64| block * BLOCK >= bytes.start && ((block + 1) * BLOCK).min(found.len) <= bytes.end;
+        let refused = |gap: &Gap| !(gap.is_lost && is_whole(gap.block));
+        let mut gaps = (bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)).filter_map(|block| found.gap(block));
+        gaps.find(refused).map_or(Ok(()), |gap| Err(gap.refusal(extent, bytes.start)))
     }
 
     /// Writes bytes, a piece at a time. The caller has the latch.

@@ -42,11 +42,16 @@ impl Extent {
 
     /// What a range of blocks has.
     pub fn look(&self, blocks: Range<u64>) -> Result<Vec<Mapped>, Gap> {
-        let found = |block| {
-            let is_lost = || self.pages.get(&index_of(block)).is_some_and(|page| page.is_lost);
-            self.get(block).ok_or_else(|| Gap { block, is_lost: is_lost() })
-        };
-        blocks.map(found).collect()
+        blocks.map(|block| self.get(block).ok_or_else(|| self.gap_at(block))).collect()
+    }
+
+    /// A block that has no content.
+    pub fn gap(&self, block: u64) -> Option<Gap> {
+        self.get(block).is_none().then(|| self.gap_at(block))
+    }
+
+    fn gap_at(&self, block: u64) -> Gap {
+        Gap { block, is_lost: self.pages.get(&index_of(block)).is_some_and(|page| page.is_lost) }
     }
 
     /// All blocks that have a place.

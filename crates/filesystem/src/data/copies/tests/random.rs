@@ -10,14 +10,15 @@ use parking_lot::Mutex;
 use types::NodeId;
 
 use super::checker::{Known, WORD, WriteNumber, content};
-use super::world::{NODES, PARTITION, World};
-use crate::data::DataError;
+use super::world::{Damage, NODES, PARTITION, World};
 use crate::data::copies::CopyStore;
 use crate::data::copies::ask::{Change, ChangeWhat};
 use crate::data::copies::reign::Reign;
+use crate::data::{DataError, Extents};
 use crate::ids::BLOCK_BYTES;
 
 const SEEDS: std::ops::Range<u64> = 0..300;
+const SEEDS_OF_DAMAGE: std::ops::Range<u64> = 0..100;
 /// Caught: copies were compared while a change that no client waited for any more had one of them leave.
 const FOUND: [u64; 1] = [664];
 const CLIENTS: usize = 4;
@@ -35,6 +36,16 @@ struct Client {
     known: Vec<Known>,
     numbers: Arc<Mutex<WriteNumber>>,
     acknowledged: u64,
+    faults: Faults,
+}
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Faults {
+    /// What is acknowledged can be read.
+    OfNodes,
+    /// Blocks rot too. Then content can be lost, and is never what it was before.
+    OfBlocks,
 }
 
 enum Outcome {
@@ -46,6 +57,10 @@ enum Outcome {
 impl Client {
     fn below(&self, bound: u64) -> u64 {
         self.env.random_below(bound.max(1))
+    }
+
+    fn may_be_lost(&self, error: &DataError) -> bool {
+        may_be_lost(self.faults, error)
     }
 
     fn number(&self) -> WriteNumber {
@@ -72,6 +87,7 @@ impl Client {
         match self.within(primary.change(change, self.env.now() + PATIENCE)).await {
             Some(Ok(())) => Outcome::Done,
             Some(Err(DataError::Unavailable(_))) | None => Outcome::Unknown,
+            Some(Err(error)) if self.may_be_lost(&error) => Outcome::Unknown,
             Some(Err(error)) => Outcome::Refused(error),
         }
     }
@@ -158,6 +174,7 @@ impl Client {
         match self.within(primary.read(known.extent, first * WORD, (words * WORD) as usize)).await {
             Some(Ok(found)) => self.known[at].read(first, &found),
             Some(Err(DataError::Unavailable(_))) | None => Ok(()),
+            Some(Err(error)) if self.may_be_lost(&error) => Ok(()),
             Some(Err(error)) => Err(format!("a read of {words} words at {first} of {:?}: {error}", known.extent)),
         }
     }
@@ -181,6 +198,7 @@ struct Fate {
     world: Arc<World>,
     env: Env,
     leaderless: u32,
+    faults: Faults,
 }
 
 impl Fate {
@@ -208,8 +226,22 @@ impl Fate {
             16 => self.lose_disk(node),
             _ => {}
         }
+        if self.faults == Faults::OfBlocks && self.below(2) == 0 {
+            self.damage(self.node());
+        }
         self.follow();
         self.env.sleep(Duration::from_millis(20 + self.below(700))).await;
+    }
+
+    fn damage(&self, node: NodeId) {
+        let disk = self.world.disk(node);
+        let extents = disk.list(PARTITION, None, usize::MAX);
+        let Some(extent) = extents.get(self.below(extents.len().max(1) as u64) as usize) else { return };
+        let blocks = disk.sums(*extent, 0, usize::MAX).map_or(0, |sums| sums.blocks.len() as u64);
+        if blocks > 0 {
+            let damage = if self.below(2) == 0 { Damage::Content } else { Damage::Page };
+            disk.damage(*extent, self.below(blocks), damage);
+        }
     }
 
     /// A disk is lost where two other copies in sync have theirs.
@@ -235,15 +267,21 @@ impl Fate {
     }
 }
 
-async fn run(seed: u64) -> Result<u64, String> {
+async fn run(seed: u64, faults: Faults) -> Result<u64, String> {
     let env = Env::simulated(seed);
     let world = World::new(&env);
     world.elect(NodeId(1 + env.random_below(u64::from(NODES)) as u32));
     heal(&world, &env).await?;
     let numbers: Arc<Mutex<WriteNumber>> = Arc::default();
     let clients = (0..CLIENTS).map(|_| {
-        let mut client =
-            Client { world: world.clone(), env: env.clone(), known: Vec::new(), numbers: numbers.clone(), acknowledged: 0 };
+        let mut client = Client {
+            world: world.clone(),
+            env: env.clone(),
+            known: Vec::new(),
+            numbers: numbers.clone(),
+            acknowledged: 0,
+            faults,
+        };
         env.spawn(async move {
             for _ in 0..STEPS {
                 client.step().await?;
@@ -252,7 +290,7 @@ async fn run(seed: u64) -> Result<u64, String> {
         })
     });
     let clients: Vec<_> = clients.collect();
-    let mut fate = Fate { world: world.clone(), env: env.clone(), leaderless: 0 };
+    let mut fate = Fate { world: world.clone(), env: env.clone(), leaderless: 0, faults };
     while !clients.iter().all(|client| client.is_finished()) {
         fate.strike().await;
     }
@@ -261,9 +299,14 @@ async fn run(seed: u64) -> Result<u64, String> {
     for client in clients {
         let mut client = client.await.expect("a client does not panic")?;
         acknowledged += client.acknowledged;
-        check_at_the_end(&mut client).await?;
+        match faults {
+            Faults::OfNodes => check_at_the_end(&mut client).await?,
+            Faults::OfBlocks => check_blocks(&mut client).await?,
+        }
     }
-    check_copies(&world)?;
+    if faults == Faults::OfNodes {
+        check_copies(&world)?;
+    }
     Ok(acknowledged)
 }
 
@@ -306,6 +349,29 @@ async fn check_at_the_end(client: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
+/// Each copy has what was acknowledged, or says that it has not.
+async fn check_blocks(client: &mut Client) -> Result<(), String> {
+    let disks: Vec<_> = (1..=NODES).map(|node| client.world.disk(NodeId(node))).collect();
+    let faults = client.faults;
+    for known in client.known.iter_mut().filter(|known| known.punched.is_none()) {
+        for start in (0..known.len()).step_by(BLOCK_BYTES as usize) {
+            let len = BLOCK_BYTES.min(known.len() - start) as usize;
+            for disk in &disks {
+                match disk.read(known.extent, start, len).await {
+                    Ok(found) => known.read(start / WORD, &found)?,
+                    Err(error) if may_be_lost(faults, &error) => {}
+                    Err(error) => return Err(format!("{len} bytes at {start} of {:?}: {error}", known.extent)),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn may_be_lost(faults: Faults, error: &DataError) -> bool {
+    faults == Faults::OfBlocks && matches!(error, DataError::Damaged { .. } | DataError::Punched { .. })
+}
+
 /// All copies are equal, as the primary's comparison takes them.
 fn check_copies(world: &World) -> Result<(), String> {
     let first = world.disk(NodeId(1));
@@ -330,33 +396,40 @@ fn check_copies(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-fn seeds() -> Vec<u64> {
-    let Ok(text) = std::env::var("TRILITH_COPIES_SEEDS") else { return SEEDS.chain(FOUND).collect() };
+fn seeds(chosen: impl Iterator<Item = u64>) -> Vec<u64> {
+    let Ok(text) = std::env::var("TRILITH_COPIES_SEEDS") else { return chosen.collect() };
     let (from, to) = text.split_once("..").expect("TRILITH_COPIES_SEEDS is FROM..TO");
     (from.parse().expect("a number")..to.parse().expect("a number")).collect()
 }
 
-#[test]
-fn what_is_acknowledged_is_read() {
+fn run_alone(seed: u64, faults: Faults) -> Result<u64, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(run(seed, faults))
+}
+
+fn run_all(seeds: &[u64], faults: Faults) {
     let mut acknowledged = 0;
-    for seed in seeds() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-        match runtime.block_on(run(seed)) {
+    for seed in seeds {
+        match run_alone(*seed, faults) {
             Ok(count) => acknowledged += count,
             Err(error) => panic!("seed {seed}: {error}"),
         }
     }
     // A world in which nothing is acknowledged checks nothing.
-    assert!(acknowledged > 20 * seeds().len() as u64, "{acknowledged} writes were acknowledged");
+    assert!(acknowledged > 20 * seeds.len() as u64, "{acknowledged} writes were acknowledged");
+}
+
+#[test]
+fn what_is_acknowledged_is_read() {
+    run_all(&seeds(SEEDS.chain(FOUND)), Faults::OfNodes);
+}
+
+#[test]
+fn what_rots_is_read_from_another_copy_or_not_at_all() {
+    run_all(&seeds(SEEDS_OF_DAMAGE), Faults::OfBlocks);
 }
 
 #[test]
 fn a_seed_gives_the_same_run_twice() {
-    let once = || {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-        runtime.block_on(run(3))
-    };
-    assert_eq!(once(), once());
+    assert_eq!(run_alone(3, Faults::OfNodes), run_alone(3, Faults::OfNodes));
 }

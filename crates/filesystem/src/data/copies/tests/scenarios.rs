@@ -8,7 +8,7 @@ use env::{Env, Instant};
 use types::NodeId;
 
 use super::random::heal;
-use super::world::{NODES, World};
+use super::world::{Damage, NODES, World};
 use crate::data::copies::ask::{Change, ChangeWhat};
 use crate::data::copies::reign::Reign;
 use crate::data::{DataError, Extents};
@@ -76,7 +76,7 @@ fn a_damaged_block_is_read_from_another_copy_and_written_anew() {
         let what = ChangeWhat::Append { offset: 0, data: content.clone().into() };
         serving(&world).change(Change { extent, what }, soon(&world)).await.expect("an append");
         let disk = world.disk(world.leader().expect("a leader"));
-        disk.rot(extent, 1);
+        disk.damage(extent, 1, Damage::Content);
         let damaged = DataError::Damaged { extent, offset: BLOCK_BYTES };
         assert_eq!(disk.read(extent, 0, content.len()).await, Err(damaged));
         let read = serving(&world).read(extent, BLOCK_BYTES + 5, 100).await.expect("content");
@@ -161,5 +161,80 @@ fn two_copies_that_must_stay_are_not_asked_to_leave() {
         env.sleep(Duration::from_secs(30)).await;
         assert!(!waits.is_finished(), "one copy alone acknowledges nothing");
         assert_eq!(world.refused(), 0);
+    });
+}
+
+/// The third copy is out, and lacks what block 1 has by now. The primary, the other copy in sync, and the third.
+async fn leave_one_behind(world: &World, extent: ExtentId) -> [NodeId; 3] {
+    let primary = world.leader().expect("a leader");
+    let backups: Vec<NodeId> = (1..=NODES).map(NodeId).filter(|node| *node != primary).collect();
+    let [backup, third] = backups[..] else { unreachable!("there are three nodes") };
+    world.crash(third);
+    serving(world).change(overwrite(extent, 1, 2), soon(world)).await.expect("the third copy leaves");
+    [primary, backup, third]
+}
+
+async fn block(world: &World, node: NodeId, extent: ExtentId, block: u64) -> Result<u8, DataError> {
+    world.disk(node).read(extent, block * BLOCK_BYTES, BLOCK_BYTES as usize).await.map(|content| content[0])
+}
+
+/// Caught: what the primary's table had lost was left on a copy that was rebuilt as that had it: an older version joined.
+#[test]
+fn a_copy_that_is_rebuilt_has_what_another_one_has_where_the_primary_has_lost_it() {
+    run(async |env, world| {
+        let extent = extent_of(&world, vec![1; 3 * BLOCK_BYTES as usize]).await;
+        let [primary, backup, third] = leave_one_behind(&world, extent).await;
+        world.disk(primary).damage(extent, 1, Damage::Page);
+        heal(&world, &env).await.expect("the third copy is rebuilt");
+        assert_eq!(block(&world, third, extent, 1).await, Ok(2));
+        assert_eq!(block(&world, backup, extent, 1).await, Ok(2));
+        let overwritten = serving(&world).change(overwrite(extent, 1, 3), soon(&world)).await;
+        overwritten.expect("a block that is written as a whole");
+        assert_eq!(block(&world, primary, extent, 1).await, Ok(3));
+    });
+}
+
+/// Caught: a rebuild began anew for ever where it came to a block that no copy in sync could read.
+#[test]
+fn a_block_that_nobody_can_read_is_given_up_and_never_what_it_was() {
+    for damage in [Damage::Content, Damage::Page] {
+        run(async |env, world| {
+            let extent = extent_of(&world, vec![1; 3 * BLOCK_BYTES as usize]).await;
+            let [primary, backup, third] = leave_one_behind(&world, extent).await;
+            world.disk(primary).damage(extent, 1, damage);
+            world.disk(backup).damage(extent, 1, Damage::Content);
+            heal(&world, &env).await.expect("the third copy is rebuilt");
+            assert_eq!(block(&world, third, extent, 0).await, Ok(1));
+            let punched = DataError::Punched { extent, offset: BLOCK_BYTES };
+            assert_eq!(block(&world, third, extent, 1).await, Err(punched));
+            assert!(serving(&world).read(extent, BLOCK_BYTES, 1).await.is_err());
+            // One that was made anew has nothing there either.
+            world.crash(third);
+            world.lose_disk(third);
+            serving(&world).change(overwrite(extent, 0, 4), soon(&world)).await.expect("the third copy leaves");
+            heal(&world, &env).await.expect("the third copy is rebuilt");
+            assert_eq!(block(&world, third, extent, 0).await, Ok(4));
+            assert_eq!(block(&world, third, extent, 2).await, Ok(1));
+            assert!(block(&world, third, extent, 1).await.is_err());
+        });
+    }
+}
+
+/// Caught: with one block that rotted here, and the copy lost that may have had it, all changes of the volume waited for ever.
+#[test]
+fn a_copy_that_is_lost_holds_up_a_rebuild_for_a_while_only() {
+    run(async |env, world| {
+        let extent = extent_of(&world, vec![1; 3 * BLOCK_BYTES as usize]).await;
+        let [primary, backup, third] = leave_one_behind(&world, extent).await;
+        world.disk(primary).damage(extent, 1, Damage::Content);
+        world.start(third);
+        world.lose_copy(backup);
+        let waits = env.spawn(serving(&world).change(overwrite(extent, 0, 5), soon(&world)));
+        env.sleep(Duration::from_secs(30)).await;
+        assert!(!world.record().in_sync.contains(&third), "the other one may come back with the block");
+        env.sleep(Duration::from_secs(60)).await;
+        waits.await.expect("no panic").expect("two copies have it");
+        assert_eq!(world.record().in_sync, [primary, third].into());
+        assert!(block(&world, third, extent, 1).await.is_err());
     });
 }

@@ -1,6 +1,7 @@
 //! Nodes with copies, the network between them, and a group that Raft would keep: its log is trusted, its leaders change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::data::copies::ask::{Answer, Ask, Copy, CopyError};
 use crate::data::copies::keeper::Keeper;
 use crate::data::copies::record::{Command, Record, RecordChange, RecordRefusal};
 use crate::data::copies::reign::{CommitError, Realm, RecordDoor, Reign, Ways};
-use crate::data::copies::{CopyStore, ExtentSums};
+use crate::data::copies::{BlockSum, CopyStore, ExtentSums};
 use crate::data::memory::MemoryPartition;
 use crate::data::{DataError, DataRoom, Extents};
 use crate::ids::{BLOCK_BYTES, ExtentId};
@@ -75,8 +76,17 @@ pub struct SimStore {
     memory: MemoryPartition,
     slowness: Duration,
     under_way: Mutex<UnderWay>,
-    /// Blocks that have rotted.
-    rotten: Mutex<BTreeSet<(ExtentId, u64)>>,
+    /// Blocks that can't be read until they are written as a whole, and what their sums are.
+    damaged: Mutex<BTreeMap<(ExtentId, u64), Damage>>,
+}
+
+/// What has become of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Its content has rotted.
+    Content,
+    /// So has the page that says its place and its sum.
+    Page,
 }
 
 #[derive(Default)]
@@ -98,20 +108,31 @@ struct Write {
 impl SimStore {
     fn new(env: &Env, slowness: Duration) -> Arc<SimStore> {
         let memory = MemoryPartition::new(CAPACITY);
-        Arc::new(SimStore { env: env.clone(), memory, slowness, under_way: Mutex::default(), rotten: Mutex::default() })
+        Arc::new(SimStore { env: env.clone(), memory, slowness, under_way: Mutex::default(), damaged: Mutex::default() })
     }
 
     /// A block can't be read any more, until it is written as a whole.
-    pub fn rot(&self, extent: ExtentId, block: u64) {
-        self.rotten.lock().insert((extent, block));
+    pub fn damage(&self, extent: ExtentId, block: u64, damage: Damage) {
+        self.damaged.lock().insert((extent, block), damage);
     }
 
-    fn check_rot(&self, extent: ExtentId, offset: u64, len: usize) -> Result<(), DataError> {
-        let end = (offset + len as u64).div_ceil(BLOCK_BYTES);
-        match self.rotten.lock().range((extent, offset / BLOCK_BYTES)..(extent, end)).next() {
-            Some((_, block)) => Err(DataError::Damaged { extent, offset: block * BLOCK_BYTES }),
+    fn check_damage(&self, extent: ExtentId, blocks: Range<u64>) -> Result<(), DataError> {
+        match self.damaged.lock().range((extent, blocks.start)..(extent, blocks.end)).next() {
+            Some(((_, block), _)) => Err(DataError::Damaged { extent, offset: block * BLOCK_BYTES }),
             None => Ok(()),
         }
+    }
+
+    /// Blocks that a write covers, and those of which something else stays.
+    fn written(&self, Write { extent, offset, data, appends }: &Write) -> (Range<u64>, Vec<u64>) {
+        let len = self.memory.sums(*extent, 0, 0).map_or(0, |sums| sums.len);
+        let end = offset + data.len() as u64;
+        let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        let ends_within = !appends && end % BLOCK_BYTES != 0 && end < len;
+        let mut partial = Vec::new();
+        partial.extend((offset % BLOCK_BYTES != 0).then_some(blocks.start));
+        partial.extend(ends_within.then_some(end / BLOCK_BYTES));
+        (blocks, partial)
     }
 
     fn crash(&self) {
@@ -167,18 +188,17 @@ impl SimStore {
         if !is_whole {
             return Err(crashed());
         }
+        let (blocks, partial) = self.written(&write);
+        for block in partial {
+            self.check_damage(write.extent, block..block + 1)?;
+        }
         let Write { extent, offset, data, appends } = write;
         match appends {
-            true => self.memory.append(extent, offset, data).await,
-            false => {
-                let end = offset + data.len() as u64;
-                self.memory.overwrite(extent, offset, data).await?;
-                self.rotten
-                    .lock()
-                    .retain(|(at, block)| *at != extent || block * BLOCK_BYTES < offset || (block + 1) * BLOCK_BYTES > end);
-                Ok(())
-            }
+            true => self.memory.append(extent, offset, data).await?,
+            false => self.memory.overwrite(extent, offset, data).await?,
         }
+        self.damaged.lock().retain(|(at, block), _| *at != extent || !blocks.contains(block));
+        Ok(())
     }
 
     /// Something without content, which a crash leaves undone.
@@ -202,17 +222,29 @@ impl Extents for SimStore {
 
     fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
         Box::pin(async move {
-            self.check_rot(extent, offset, len)?;
+            self.check_damage(extent, offset / BLOCK_BYTES..(offset + len as u64).div_ceil(BLOCK_BYTES))?;
             self.after(self.memory.read(extent, offset, len)).await
         })
     }
 
     fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(self.after(self.memory.punch(extent, offset, len)))
+        Box::pin(async move {
+            self.after(self.memory.punch(extent, offset, len)).await?;
+            let gone = self.memory.sums(extent, 0, usize::MAX).map_or_else(Vec::new, |sums| sums.blocks);
+            let is_gone = |block: u64| gone.get(block as usize) == Some(&BlockSum::Absent);
+            // A page that was lost does not say what was given back.
+            let mut damaged = self.damaged.lock();
+            damaged.retain(|(at, block), damage| *at != extent || *damage == Damage::Page || !is_gone(*block));
+            Ok(())
+        })
     }
 
     fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(self.after(self.memory.remove(extent)))
+        Box::pin(async move {
+            self.after(self.memory.remove(extent)).await?;
+            self.damaged.lock().retain(|(at, _), _| *at != extent);
+            Ok(())
+        })
     }
 
     fn room(&self) -> DataRoom {
@@ -230,7 +262,14 @@ impl CopyStore for SimStore {
     }
 
     fn sums(&self, extent: ExtentId, first_block: u64, most: usize) -> Option<ExtentSums> {
-        self.memory.sums(extent, first_block, most)
+        let mut sums = self.memory.sums(extent, first_block, most)?;
+        let damaged = self.damaged.lock();
+        for (block, sum) in (first_block..).zip(&mut sums.blocks) {
+            if damaged.get(&(extent, block)) == Some(&Damage::Page) {
+                *sum = BlockSum::Lost;
+            }
+        }
+        Some(sums)
     }
 
     fn list(&self, partition: u32, after: Option<ExtentId>, most: usize) -> Vec<ExtentId> {
@@ -313,6 +352,7 @@ impl World {
         let mut inner = self.inner.lock();
         let found = inner.nodes.get_mut(&node).expect("it is a node");
         found.disk.memory.lose_everything();
+        found.disk.damaged.lock().clear();
         found.device.0 += NODES;
     }
 

@@ -70,8 +70,22 @@ async fn a_page_that_rots_leaves_its_blocks_damaged_and_all_others_well() {
     rig.checkpoint().await;
     let rig = rig.crash().await;
     expect_lost(&rig, extent, &content).await;
+    let rig = write_over_what_is_lost(rig, extent).await;
     rig.store.remove(extent).await.expect("removes");
     assert_eq!(rig.store.usage().content_bytes, BLOCK as u64);
+}
+
+/// Caught: also whole blocks were refused, for ever.
+async fn write_over_what_is_lost(rig: Rig, extent: ExtentId) -> Rig {
+    let written = bytes(2, 0, 2 * BLOCK);
+    let in_part = rig.store.overwrite(extent, 0, written[..BLOCK + 1].to_vec().into()).await;
+    assert_eq!(in_part, Err(DataError::Damaged { extent, offset: BLOCK as u64 }), "what stands beside it is lost");
+    rig.overwrite(extent, 0, &written).await;
+    rig.expect(extent, 0, &written).await;
+    let rig = rig.crash().await;
+    rig.expect(extent, 0, &written).await;
+    assert_eq!(rig.read(extent, 0, 3 * BLOCK).await, Err(DataError::Damaged { extent, offset: 2 * BLOCK as u64 }));
+    rig
 }
 
 async fn expect_lost(rig: &Rig, extent: ExtentId, content: &[u8]) {
