@@ -321,7 +321,9 @@ impl Mounts {
         let temporary = self.file.with_extension("new");
         std::fs::write(&temporary, serde_json::to_vec_pretty(&noted).map_err(io::Error::other)?)?;
         std::fs::File::open(&temporary)?.sync_all()?;
-        std::fs::rename(&temporary, &self.file)
+        std::fs::rename(&temporary, &self.file)?;
+        // Or a power cut could forget a mount that was answered, or bring one back.
+        self.file.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all())
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use consensus::{Group, GroupStatus};
+use env::Env;
 use groups::{Kind, Member, Placed};
 use manager::{GroupKind, Snapshot};
 use parking_lot::Mutex;
@@ -130,7 +131,17 @@ impl ContentMember {
         let (state, silent) = (self.around.manager.snapshot(), (self.around.silent)());
         let in_sync = self.door().record().in_sync;
         let others = in_sync.into_iter().filter(|node| *node != self.around.me && !silent.contains(node));
-        let mut members = others.filter_map(|node| Some((node, consensus::NodeId::of_identity(&state.node(node)?.identity.0))));
-        members.find(|(_, member)| status.voters.iter().all(|set| set.contains(member)))
+        let members = others.filter_map(|node| Some((node, consensus::NodeId::of_identity(&state.node(node)?.identity.0))));
+        let voters = members.filter(|(_, member)| status.voters.iter().all(|set| set.contains(member)));
+        one_of(&self.around.env, voters.collect())
     }
 }
+
+/// One by chance: two nodes that can't serve would pass a volume to each other for ever, if each took the first of the others.
+fn one_of<T>(env: &Env, mut all: Vec<T>) -> Option<T> {
+    let at = env.random_below(all.len().max(1) as u64) as usize;
+    (!all.is_empty()).then(|| all.swap_remove(at))
+}
+
+#[cfg(test)]
+mod tests;
