@@ -137,7 +137,7 @@ impl Reign {
     async fn copy_blocks(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
         for part in blocks_of(bytes) {
             self.check()?;
-            match self.counting_block(extent, &part).await? {
+            match self.counting_block(seat, extent, &part).await? {
                 Counting::Of(node, _) if node == seat.node => {}
                 Counting::Of(_, data) => {
                     self.change_there(seat, extent, ChangeWhat::Overwrite { offset: part.start, data }).await?;
@@ -151,14 +151,14 @@ impl Reign {
     }
 
     /// What counts of bytes of one block.
-    async fn counting_block(&self, extent: ExtentId, bytes: &Range<u64>) -> Result<Counting, AlignError> {
+    async fn counting_block(&self, seat: &Seat, extent: ExtentId, bytes: &Range<u64>) -> Result<Counting, AlignError> {
         let len = (bytes.end - bytes.start) as usize;
         match self.own().read(extent, bytes.start, len).await {
             Ok(data) => return Ok(Counting::Of(self.realm.me, data)),
             Err(DataError::Damaged { .. }) => {}
             Err(error) => return Err(AlignError::Own(error)),
         }
-        match self.counting(extent, bytes.start, len).await {
+        match self.counting(seat, extent, bytes.start, len).await {
             Counting::Unknown(node, error) => Err(AlignError::Unknown(node, error)),
             known => Ok(known),
         }
@@ -212,7 +212,7 @@ impl Reign {
     async fn append_blocks(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
         for part in blocks_of(bytes) {
             self.check()?;
-            let (data, is_given_up) = match self.counting_block(extent, &part).await? {
+            let (data, is_given_up) = match self.counting_block(seat, extent, &part).await? {
                 Counting::Of(_, data) => (data, false),
                 _ => {
                     self.may_give_up(seat, extent, part.start)?;

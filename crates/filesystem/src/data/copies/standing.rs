@@ -177,6 +177,11 @@ impl Standing {
         count_down(&mut self.changing, extent);
     }
 
+    /// Whether a change of an extent has not ended at all copies.
+    pub fn is_changing(&self, extent: ExtentId) -> bool {
+        self.changing.contains_key(&extent)
+    }
+
     #[cfg(test)]
     pub fn has_changes(&self) -> bool {
         !self.changing.is_empty()

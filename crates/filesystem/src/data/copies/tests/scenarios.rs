@@ -137,6 +137,7 @@ fn what_waits_for_a_primary_to_serve_is_made_in_order_or_refused_in_time() {
             }
         }
         world.start(lost);
+        world.spread_the_word();
         for asked in asked {
             asked.await.expect("no panic").expect("it is made once the primary serves");
         }
@@ -236,5 +237,30 @@ fn a_copy_that_is_lost_holds_up_a_rebuild_for_a_while_only() {
         waits.await.expect("no panic").expect("two copies have it");
         assert_eq!(world.record().in_sync, [primary, third].into());
         assert!(block(&world, third, extent, 1).await.is_err());
+    });
+}
+
+/// Caught: the first copy by number counted. The other one had what the new primary had, by its checksum, and was left so: two copies in sync differed for good.
+#[test]
+fn copies_that_differ_are_made_like_the_one_that_has_what_the_new_primary_had() {
+    run(async |env, world| {
+        let extent = extent_of(&world, vec![1; 3 * BLOCK_BYTES as usize]).await;
+        let primary = world.leader().expect("a leader");
+        let backups: Vec<NodeId> = (1..=NODES).map(NodeId).filter(|node| *node != primary).collect();
+        let [next, third] = backups[..] else { unreachable!("there are three nodes") };
+        // A change that the primary did not make itself.
+        for node in [next, third] {
+            let data = vec![2; BLOCK_BYTES as usize].into();
+            world.disk(node).overwrite(extent, BLOCK_BYTES, data).await.expect("an overwrite");
+        }
+        world.disk(next).damage(extent, 1, Damage::Content);
+        while !world.elect(next) {
+            env.sleep(Duration::from_millis(100)).await;
+        }
+        // It takes over before anybody asks for another leader.
+        env.sleep(Duration::from_secs(2)).await;
+        heal(&world, &env).await.expect("all copies are in sync");
+        assert_eq!((block(&world, primary, extent, 1).await, block(&world, third, extent, 1).await), (Ok(2), Ok(2)));
+        assert_eq!(serving(&world).read(extent, BLOCK_BYTES, 1).await.as_deref(), Ok(&[2][..]));
     });
 }

@@ -128,7 +128,7 @@ impl SimStore {
         let len = self.memory.sums(*extent, 0, 0).map_or(0, |sums| sums.len);
         let end = offset + data.len() as u64;
         let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-        let ends_within = !appends && end % BLOCK_BYTES != 0 && end < len;
+        let ends_within = !appends && !end.is_multiple_of(BLOCK_BYTES) && end < len;
         let mut partial = Vec::new();
         partial.extend((offset % BLOCK_BYTES != 0).then_some(blocks.start));
         partial.extend(ends_within.then_some(end / BLOCK_BYTES));
