@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,29 @@ def test_a_volume_grows_with_its_cluster(cluster):
     cluster.kill(1)
     cluster.try_for(lambda: cluster.write("after", 100 * KIB))
     cluster.check()
+
+
+@pytest.mark.parametrize("cluster", [1], indirect=True)
+def test_a_tree_that_is_longer_than_its_log_goes_to_new_members(cluster):
+    """More commands than the log keeps: new members get the tree as rows."""
+    cluster.mount_at(1)
+    count, threads = 24_000, 4
+
+    def make(numbers):
+        for number in numbers:
+            os.mknod(cluster.mount / f"name-{number}", 0o600)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(make, [range(start, count, threads) for start in range(threads)]))
+    cluster.run(1, "umount", str(cluster.mount))
+    cluster.stop()
+    cluster.begin(NODES)
+    cluster.wait_until_in_sync(2)
+    cluster.mounted_at = None
+    cluster.mount_at(2)
+    cluster.kill(1)
+    cluster.try_for(lambda: (cluster.mount / "after").touch())
+    assert {entry.name for entry in os.scandir(cluster.mount)} == {f"name-{number}" for number in range(count)} | {"after"}
 
 
 @pytest.mark.parametrize("cluster", [NODES + 1], indirect=True)

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,38 @@ def test_space_goes_back_and_quotas_hold(node):
         time.sleep(0.2)
 
 
+def test_a_tree_that_is_longer_than_its_log_survives_kills(node):
+    """More commands than stand behind a snapshot: what is there after a kill comes from rows and from the log."""
+    node.run("volume", "create", "home")
+    node.mount_volume()
+    folder = node.mount / "many"
+    folder.mkdir()
+
+    def make(numbers):
+        for number in numbers:
+            os.mknod(folder / f"name-{number}", 0o600)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(make, [range(start, 6000, 4) for start in range(4)]))
+    for number in range(0, 6000, 3):
+        (folder / f"name-{number}").unlink()
+    expected = {f"name-{number}" for number in range(6000) if number % 3}
+    for _ in range(2):
+        node.kill()
+        node.start()
+        node.wait_for_mount()
+        assert {entry.name for entry in os.scandir(folder)} == expected
+        # One more, so that the next start has something behind its snapshot.
+        name = f"after-{len(expected)}"
+        os.mknod(folder / name, 0o600)
+        expected.add(name)
+    # What is listed comes from the tree, not from what the kernel knows.
+    node.run("umount", str(node.mount))
+    node.mount_volume()
+    assert {entry.name for entry in os.scandir(folder)} == expected
+    assert os.stat(folder).st_nlink == 2 and all(os.stat(folder / name).st_nlink == 1 for name in list(expected)[:200])
+
+
 def test_a_removed_volume_leaves_nothing_behind(node):
     node.run("volume", "create", "home")
     node.mount_volume()
@@ -195,4 +228,8 @@ def test_a_removed_volume_leaves_nothing_behind(node):
     until = time.monotonic() + LIMIT_S
     while "home" in node.run("volume", "ls") or node.metric("trilith_file_content_bytes") > 0:
         assert time.monotonic() < until, node.metric("trilith_file_content_bytes")
+        time.sleep(0.2)
+    # So do its tree, and the record of its copies.
+    while (node.folder / "server.log").read_text().count("a placed group that is no more is forgotten here") < 2:
+        assert time.monotonic() < until, (node.folder / "server.log").read_text()[-4000:]
         time.sleep(0.2)

@@ -14,6 +14,8 @@ pub enum OpenError {
         #[source]
         cause: Box<LogError>,
     },
+    #[error("the rows beside the consensus log of node {node} cannot be used: {reason}")]
+    Rows { node: NodeId, reason: String },
 }
 
 /// A group did not start on this node.

@@ -1,13 +1,14 @@
 //! Consensus: many Raft groups in one process, on one shared log.
 //!
 //! ```text
-//!   Group<S> ── propose, read, members ──┐                        ┌── StateMachine (in memory)
+//!   Group<S> ── propose, read, members ──┐                        ┌── StateMachine (in memory) ── rows, of long states: one kv for all groups
 //!   Group<S> ────────────────────────────┼── raft (openraft) ─────┼── log: one wal for all groups, and its base
 //!   other nodes ── Node::service ────────┘                        └── links: heartbeats together ── Transport
 //! ```
 //!
 //! A [`Node`] is a process. It runs groups; each is one [`StateMachine`] that all members carry out alike. State machines live in memory:
-//! a start rebuilds them from the newest snapshot and the entries after it, both from the shared log.
+//! a start rebuilds them from the newest snapshot and the entries after it. The snapshot is in the shared log as a whole, or in the row store
+//! ([`Keeping`]).
 //!
 //! Invariants
 //! - A proposal that is answered stands in the logs of a quorum, durably, and every later read of either [`ReadMode`] sees it.
@@ -39,6 +40,7 @@ mod message;
 mod node;
 mod raft;
 mod record;
+mod rows;
 mod transport;
 
 #[cfg(test)]
@@ -48,7 +50,7 @@ pub use error::{MemberError, NotLeader, OpenError, ProposeError, ReadError, Remo
 pub use group::{Group, GroupStatus, ReadMode};
 pub use id::{GroupId, LogIndex, LogPosition, NodeId, Term};
 pub use log::{BASE_BYTES, BaseError, LogError, LogPlace, PlaceError, ReplayError, SlotError};
-pub use machine::{FrozenState, MachineError, StateMachine};
+pub use machine::{FrozenState, Keeping, MachineError, RowChange, Rows, StateMachine, Whole};
 pub use node::{Counters, Node};
 pub use record::RecordError;
 pub use transport::{FramedTransport, LinkWeather, MAX_PEERS, Peer, SimulatedTransport, TaggedTransport, Transport};

@@ -58,6 +58,15 @@ pub const SNAPSHOT_AFTER_BYTES: usize = 8 * 1024 * 1024;
 /// Entries that stay in the log behind a snapshot, for followers that are a little behind.
 pub const KEPT_ENTRIES: u64 = 256;
 
+/// The same of a group whose state is rows: a snapshot of these is long, and costs nothing to make.
+pub const KEPT_ENTRIES_BESIDE_ROWS: u64 = 16_384;
+/// Such a group keeps entries for members that are behind, or that a snapshot is sent to, until they have so many bytes.
+pub const MAX_KEPT_BYTES_BESIDE_ROWS: usize = 64 * 1024 * 1024;
+/// Rows in one batch when a generation of them is given up.
+pub const GIVEN_UP_ROWS: usize = 4096;
+/// Rows that a machine takes in at once, while nobody looks at it.
+pub const LOAD_ROWS: usize = 1024;
+
 /// How often a leader makes itself heard.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(150);
 /// How long heartbeats of one tick are collected before they leave, one message for each peer.
@@ -80,6 +89,8 @@ pub const TICK_INTERVAL: Duration = Duration::from_millis(100);
 pub const REQUEST_LIMIT: Duration = Duration::from_millis(1000);
 /// How long a peer may take over one piece of a snapshot; the last one is answered when all of it is durable.
 pub const SNAPSHOT_PIECE_LIMIT: Duration = Duration::from_secs(5);
+/// How long a peer may take until a snapshot of rows is the state of its machine, once all rows are there.
+pub const ROWS_INSTALL_LIMIT: Duration = Duration::from_secs(120);
 /// Snapshots that a process takes in at the same time.
 pub const MAX_INCOMING_SNAPSHOTS: usize = 8;
 /// How long a snapshot that nobody continues is kept.

@@ -36,6 +36,8 @@ pub(crate) enum AskError {
     Unexpected { node: NodeId, found: &'static str },
     #[error("node {node} said nothing about this group")]
     Silent { node: NodeId },
+    #[error("the rows to be sent can't be read: {reason}")]
+    Rows { reason: String },
 }
 
 type Waiting = (Append, oneshot::Sender<Result<AppendAnswer, AskError>>);

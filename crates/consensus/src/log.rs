@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use disk::Disk;
 use env::Env;
+use kv::{Kv, MemoryKv};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use wal::{AppendError, OpenOptions, Pending, SegmentStore, Wal};
@@ -67,14 +68,17 @@ pub struct LogPlace {
     pub most_segments: usize,
     /// A part of the log is left to this group, whatever others need: the one that all others depend on.
     pub favoured: Option<GroupId>,
+    /// What machines of rows are kept as, beside the log. It goes with the log: neither is of use without the other.
+    pub rows: Arc<dyn Kv>,
     /// A group makes a snapshot after so many entries: [`SNAPSHOT_AFTER_ENTRIES`] but where snapshots are to be seen early.
     pub snapshot_after: u64,
 }
 
 impl LogPlace {
-    /// A log of at most so many segments.
+    /// A log of at most so many segments. Rows are in memory: for who has no machines of rows, or names another store.
     pub fn new(segments: Arc<dyn SegmentStore>, base: Arc<dyn Disk>, most_segments: usize) -> LogPlace {
-        LogPlace { segments, base, most_segments, favoured: None, snapshot_after: SNAPSHOT_AFTER_ENTRIES }
+        let rows = Arc::new(MemoryKv::new());
+        LogPlace { segments, base, most_segments, favoured: None, rows, snapshot_after: SNAPSHOT_AFTER_ENTRIES }
     }
 }
 

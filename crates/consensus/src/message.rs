@@ -54,6 +54,15 @@ pub(crate) enum Ask {
         offset: u64,
         piece: Blob,
     },
+    /// A piece of the stream of a snapshot's rows. The last one says the checksum of all.
+    Rows {
+        group: GroupId,
+        vote: Vote,
+        summary: SnapshotSummary,
+        offset: u64,
+        piece: Blob,
+        checksum: Option<u64>,
+    },
 }
 
 /// What a leader says in any case.

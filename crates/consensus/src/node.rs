@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use env::watch;
 use env::{Env, Instant};
 use futures_util::future::join_all;
+use kv::Kv;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -31,12 +32,13 @@ use crate::id::{GroupId, NodeId};
 use crate::inbox::Inbox;
 use crate::limits::{
     EARLY_SNAPSHOT_BYTES, HEARTBEAT_GATHERING, HEARTBEAT_INTERVAL, HOUSEKEEPING_INTERVAL, LEADER_LEASE, MAX_GROUPS,
-    MAX_PROPOSALS, MAX_REWRITES, SNAPSHOT_AFTER_BYTES,
+    MAX_KEPT_BYTES_BESIDE_ROWS, MAX_PROPOSALS, MAX_REWRITES, SNAPSHOT_AFTER_BYTES,
 };
 use crate::links::Links;
 use crate::log::{Claim, LogPlace, Purpose, SharedLog, entry_bytes_of_full};
 use crate::machine::{ErasedMachine, SharedMachine, StateMachine};
-use crate::raft::Core;
+use crate::raft::{Core, RaftMachine};
+use crate::rows::{RowsError, aside, forget, groups};
 use crate::transport::Transport;
 
 /// The groups of one process. Clones share it.
@@ -49,6 +51,7 @@ pub(crate) struct Inner {
     env: Env,
     node: NodeId,
     pub(crate) log: SharedLog,
+    rows: Arc<dyn Kv>,
     links: Links,
     inbox: Inbox,
     groups: Mutex<BTreeMap<GroupId, Slot>>,
@@ -91,10 +94,13 @@ impl Node {
     pub async fn open(env: &Env, node: NodeId, place: &LogPlace, transport: Arc<dyn Transport>) -> Result<Node, OpenError> {
         let opened = SharedLog::open(env, node, place).await;
         let log = opened.map_err(|cause| OpenError::Log { node, cause: Box::new(cause) })?;
+        let rows = Arc::clone(&place.rows);
+        forget_left_rows(rows.as_ref(), &log).map_err(|cause| OpenError::Rows { node, reason: cause.to_string() })?;
         let inner = Inner {
             env: env.clone(),
             node,
             log: log.clone(),
+            rows,
             links: Links::new(env, node, transport),
             inbox: Inbox::new(env),
             groups: Mutex::default(),
@@ -143,7 +149,11 @@ impl Node {
             (state.may_have_promised(inner.node), state.is_alone(inner.node))
         };
         let erased: Arc<dyn ErasedMachine> = Arc::new(SharedMachine(Arc::clone(&machine)));
-        let started = Core::start(&inner.env, inner.node, group, log, inner.links.clone(), erased, progress).await;
+        let opening = RaftMachine::open(log.clone(), erased, &inner.rows, progress);
+        let started = match opening.await {
+            Ok(machine) => Core::start(&inner.env, inner.node, group, log, inner.links.clone(), machine).await,
+            Err(error) => Err(error.to_string()),
+        };
         let core = match started {
             Ok(core) => core,
             Err(reason) => {
@@ -193,7 +203,14 @@ impl Node {
         let node = self.clone();
         let removal = self.inner.env.spawn(async move {
             node.stop_group(group).await;
-            node.inner.log.remove(group).await
+            node.inner.log.remove(group).await?;
+            // A crash in between leaves rows of a group that the log does not know: the next start forgets them.
+            let rows = Arc::clone(&node.inner.rows);
+            let forgotten = aside(rows.persist_waits(), move || forget(rows.as_ref(), group)).await;
+            if let Err(error) = forgotten.and_then(|forgotten| forgotten) {
+                tracing::warn!(%group, %error, "rows of a group that was removed stay until the next start");
+            }
+            Ok(())
         });
         let ended = removal.await;
         Ok(ended.unwrap_or_else(|_| Err(AppendError::Poisoned(Arc::new(Failure::Abandoned))))?)
@@ -216,6 +233,16 @@ impl Node {
         join_all(members.iter().map(|member| member.core.stop())).await;
         self.inner.log.end_with_mark().await;
     }
+}
+
+/// Gives up rows of groups that the log does not know.
+fn forget_left_rows(rows: &dyn Kv, log: &SharedLog) -> Result<(), RowsError> {
+    let known = log.groups();
+    for group in groups(rows)?.into_iter().filter(|group| !known.contains(group)) {
+        env::mark("consensus: rows of a group that the log does not know");
+        forget(rows, group)?;
+    }
+    Ok(())
 }
 
 impl Inner {
@@ -329,15 +356,19 @@ impl Inner {
     async fn make_snapshots(&self) {
         let pressure = self.pressure();
         for Member { core, .. } in self.members() {
-            let (most, covered) = {
+            let (most, covered, bytes) = {
                 let state = core.log().state();
                 let most = most_entry_bytes(pressure, state.snapshot().map_or(0, |snapshot| snapshot.bytes.len()));
-                if state.entry_bytes() <= most {
-                    continue;
-                }
-                (most, state.snapshot().and_then(|snapshot| snapshot.summary.last))
+                (most, state.snapshot().and_then(|snapshot| snapshot.summary.last), state.entry_bytes())
             };
-            if let Some(covered) = covered {
+            let may_keep = core.keeps_rows() && matches!(pressure, Pressure::None) && bytes <= MAX_KEPT_BYTES_BESIDE_ROWS;
+            if may_keep {
+                core.purge_beside_rows().await;
+            }
+            if bytes <= most {
+                continue;
+            }
+            if let Some(covered) = covered.filter(|_| !may_keep) {
                 core.purge(covered.index).await;
             }
             // Entries that are not applied would not be covered, however often it is made.

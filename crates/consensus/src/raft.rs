@@ -9,6 +9,7 @@ mod types;
 mod watch;
 
 pub(crate) use self::core::{Core, Refused};
+pub(crate) use self::machine::Machine as RaftMachine;
 
 #[cfg(test)]
 mod tests;

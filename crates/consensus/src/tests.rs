@@ -12,4 +12,5 @@ mod leases;
 mod log_space;
 mod membership;
 mod rot;
+mod rows;
 mod snapshots;

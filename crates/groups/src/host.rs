@@ -101,6 +101,10 @@ impl<K: Kind> Host<K> {
         let running: BTreeSet<u32> = self.running.lock().keys().copied().collect();
         for number in running.iter().filter(|number| !wanted.contains_key(number) && !has_left()) {
             self.end(*number).await;
+            let key = GroupKey { kind: K::KIND, number: *number };
+            if state.group(key).is_none() {
+                self.forget(key).await;
+            }
         }
         let mut have_started = true;
         for (number, record) in wanted.iter().filter(|(number, _)| !running.contains(number)) {
@@ -118,6 +122,14 @@ impl<K: Kind> Host<K> {
     pub(crate) async fn end(&self, number: u32) {
         self.running.lock().remove(&number);
         self.member.stop_group(group_id(GroupKey { kind: K::KIND, number })).await;
+    }
+
+    /// A group is no more, for all of its members: what this node has of it goes.
+    async fn forget(&self, key: GroupKey) {
+        match self.member.remove_group(group_id(key)).await {
+            Ok(()) => tracing::info!(group = ?key, "a placed group that is no more is forgotten here"),
+            Err(error) => tracing::warn!(group = ?key, %error, "what this node has of a group that is no more stays"),
+        }
     }
 
     async fn start(&self, record: &GroupRecord, state: &Snapshot) -> Result<(), consensus::StartError> {

@@ -26,6 +26,12 @@ const WORKER_THREADS: usize = 1;
 /// Most bytes of fjall's journals (64 MiB is the least it accepts).
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Bytes that the file system keeps free: for a journal, and for tables that are merged.
+const ROOM_BYTES: u64 = 2 * JOURNAL_BYTES;
+
+/// A batch stands in the journal, then in a table, then in a merged one.
+const WRITTEN_AGAIN: u64 = 3;
+
 const KEYSPACE_NAME: &str = "state";
 
 /// A store in a folder of a file system.
@@ -98,6 +104,12 @@ impl Kv for FjallKv {
 
     fn persist_waits(&self) -> bool {
         true
+    }
+
+    /// A file system that does not say what is free counts as one with room.
+    fn has_room(&self, bytes: usize) -> bool {
+        let wanted = ROOM_BYTES + WRITTEN_AGAIN * bytes as u64;
+        rustix::fs::statvfs(&self.folder).map_or(true, |status| status.f_bavail * status.f_frsize >= wanted)
     }
 
     fn snapshot(&self) -> Result<Box<dyn KvRead>, ReadError> {

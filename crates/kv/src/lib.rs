@@ -62,6 +62,9 @@ pub trait Kv: KvRead {
     /// the twin does not wait, and stays on the simulation's one thread.
     fn persist_waits(&self) -> bool;
 
+    /// Whether there is room for a batch of so many bytes, and for what the store does with it later. A commit without room fails, and the store with it.
+    fn has_room(&self, bytes: usize) -> bool;
+
     /// The state of this moment, unaffected by later commits.
     fn snapshot(&self) -> Result<Box<dyn KvRead>, ReadError>;
 }

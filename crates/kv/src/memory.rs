@@ -29,6 +29,7 @@ struct State {
     /// Batches that are visible and not persisted, oldest first.
     pending: Vec<Batch>,
     health: Health,
+    is_full: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,6 +76,11 @@ impl MemoryKv {
     /// Makes the next persist fail, after which the store accepts no writes.
     pub fn fail_next_persist(&self) {
         self.state.lock().health = Health::PersistWillFail;
+    }
+
+    /// Says from now on whether it is full. A commit is taken all the same.
+    pub fn set_full(&self, is_full: bool) {
+        self.state.lock().is_full = is_full;
     }
 
     fn visible(&self) -> Result<Arc<Entries>, ReadError> {
@@ -127,6 +133,10 @@ impl Kv for MemoryKv {
             apply(&mut state.persisted, batch);
         }
         Ok(())
+    }
+
+    fn has_room(&self, _: usize) -> bool {
+        !self.state.lock().is_full
     }
 
     fn persist_waits(&self) -> bool {

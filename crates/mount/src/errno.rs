@@ -39,7 +39,7 @@ fn of_meta(error: MetaError) -> Errno {
         MetaError::NameLength => Errno::NAMETOOLONG,
         MetaError::TooManyLinks => Errno::MLINK,
         MetaError::Below | MetaError::Invalid => Errno::INVAL,
-        MetaError::FileTooLong => Errno::FBIG,
+        MetaError::FileTooLong | MetaError::TooManyKeys => Errno::FBIG,
         MetaError::NoXattr => Errno::NODATA,
         MetaError::XattrRoom => Errno::NOSPC,
         MetaError::Quota => Errno::DQUOT,

@@ -1,6 +1,6 @@
 //! A maintenance unit under consensus.
 
-use consensus::{FrozenState, LogIndex, MachineError, StateMachine};
+use consensus::{FrozenState, Keeping, LogIndex, MachineError, StateMachine, Whole};
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::ShardId;
 use parking_lot::Mutex;
@@ -83,6 +83,12 @@ impl StateMachine for UnitMachine {
         Ok(answer)
     }
 
+    fn keeping(&mut self) -> Keeping<'_> {
+        Keeping::Whole(self)
+    }
+}
+
+impl Whole for UnitMachine {
     fn snapshot(&self) -> FrozenState {
         let unit = self.unit.clone();
         Box::new(move || unit.to_image())

@@ -3,6 +3,7 @@
 //! ```text
 //!   FOLDER/base               two blocks; holding it open keeps other processes out
 //!   FOLDER/segments/N.segment
+//!   FOLDER/rows                a store of `kv`: what machines of rows are kept as
 //! ```
 
 use std::fs::Permissions;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use disk::{AlignedBuf, BLOCK_BYTES, Disk, DiskError, DiskExt, Durability, FileDisk, LOCK_PATIENCE, OpenOptions, ReadMode};
 use env::Env;
+use kv::FjallKv;
 use wal::FolderStore;
 
 use super::{BASE_BYTES, LogPlace};
@@ -20,6 +22,7 @@ use crate::limits::{FOLDER_SEGMENT_BYTES, MAX_LOG_SEGMENTS};
 
 const BASE_FILE: &str = "base";
 const SEGMENTS_FOLDER: &str = "segments";
+const ROWS_FOLDER: &str = "rows";
 
 /// Permissions of the folder: commands may hold secrets.
 const OWNER_ONLY: u32 = 0o700;
@@ -37,6 +40,8 @@ pub enum PlaceError {
     Base(#[from] disk::OpenError),
     #[error("the base of the consensus log cannot be prepared")]
     Prepare(#[from] DiskError),
+    #[error("the rows beside the consensus log cannot be used")]
+    Rows(#[from] kv::OpenError),
     #[error("the segments of the consensus log cannot be used")]
     Segments(#[from] wal::StoreError),
 }
@@ -52,7 +57,9 @@ impl LogPlace {
             base.write(0, AlignedBuf::zeroed(BASE_BYTES as usize), Durability::Durable).await?;
         }
         let segments = FolderStore::open(env, &folder.join(SEGMENTS_FOLDER), FOLDER_SEGMENT_BYTES)?;
-        Ok(LogPlace::new(Arc::new(segments), Arc::new(base), MAX_LOG_SEGMENTS))
+        let rows = FjallKv::open(&folder.join(ROWS_FOLDER))?;
+        let place = LogPlace::new(Arc::new(segments), Arc::new(base), MAX_LOG_SEGMENTS);
+        Ok(LogPlace { rows: Arc::new(rows), ..place })
     }
 }
 

@@ -70,6 +70,14 @@ impl GroupLog {
         Ok(self.save_snapshot(snapshot).await?)
     }
 
+    /// Waits for room in the row store; false if the node is shut down.
+    pub(crate) async fn wait_until(&self, has_room: impl Fn() -> bool) -> bool {
+        if !has_room() {
+            tracing::warn!(group = %self.group, "the file system of the rows is nearly full: no snapshot is made until there is room, and the log gets longer");
+        }
+        self.log.wait_until(has_room).await
+    }
+
     /// Puts entries after the last one. They can be read at once; they are durable when the record that is returned is.
     pub(crate) async fn append(&self, entries: Vec<Entry>) -> Result<Option<Pending>, AppendError> {
         let mut last = None;

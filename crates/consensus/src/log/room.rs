@@ -26,6 +26,9 @@ use crate::log::GroupLog;
 /// How often a snapshot that finds no room looks again.
 const ROOM_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The same for rows, in another store.
+const ELSEWHERE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What is to be written, by what becomes of it when there is little room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -143,6 +146,17 @@ impl SharedLog {
             self.inner.env.sleep(ROOM_INTERVAL).await;
         }
         None
+    }
+
+    /// Waits for room elsewhere; false if the log is closed.
+    pub(super) async fn wait_until(&self, has_room: impl Fn() -> bool) -> bool {
+        while !self.inner.is_closed.load(Ordering::Acquire) {
+            if has_room() {
+                return true;
+            }
+            self.inner.env.sleep(ELSEWHERE_INTERVAL).await;
+        }
+        false
     }
 
     /// Room that leaves enough for saying again the longest snapshot.

@@ -9,11 +9,14 @@ use net::{BoxFuture, Refusal, Service};
 use super::{Inner, Member, Node};
 use crate::id::{GroupId, LogPosition};
 use crate::inbox::Received;
-use crate::limits::{HEARTBEAT_ANSWER_LIMIT, MAX_BATCH_ENTRIES, MAX_HEARTBEATS_PER_MESSAGE, MAX_SNAPSHOT_BYTES};
+use crate::limits::{
+    HEARTBEAT_ANSWER_LIMIT, MAX_BATCH_ENTRIES, MAX_HEARTBEATS_PER_MESSAGE, MAX_SNAPSHOT_BYTES, SNAPSHOT_PIECE_BYTES,
+};
 use crate::log::Purpose;
 use crate::message::{Answer, Append, AppendAnswer, Ask, Request, decode, encode};
 use crate::raft::Refused;
-use crate::record::{Content, Entry, SnapshotSummary, Vote};
+use crate::record::{Blob, Content, Entry, SnapshotSummary, Vote};
+use crate::rows::RowsReceived;
 
 impl Node {
     /// What answers the requests of other nodes; to be served at the address that they know.
@@ -22,7 +25,35 @@ impl Node {
     }
 }
 
+async fn take_rows(member: Member, vote: Vote, sent: SentRows) -> Result<Answer, Refused> {
+    let SentRows { summary, offset, piece, checksum } = sent;
+    let rows = member.core.rows().ok_or_else(|| "rows for a group that has none".to_owned())?;
+    match rows.take(summary.clone(), offset, &piece.0, checksum).await.map_err(|error| error.to_string())? {
+        RowsReceived::Partly { bytes } => Ok(Answer::SnapshotReceived { bytes }),
+        RowsReceived::NotNeeded => {
+            let own = member.core.log().state().vote();
+            Ok(Answer::SnapshotInstalled { vote: own.unwrap_or(vote) })
+        }
+        RowsReceived::Whole { generation, turn } => {
+            let taken = member.core.take_rows(vote, summary, generation).await;
+            if let Err(error) = rows.give_up_others().await {
+                tracing::warn!(%error, "rows that are not needed any more stay until the next start");
+            }
+            drop(turn);
+            taken
+        }
+    }
+}
+
 struct NodeService(Arc<Inner>);
+
+/// A piece of a snapshot's rows.
+struct SentRows {
+    summary: SnapshotSummary,
+    offset: u64,
+    piece: Blob,
+    checksum: Option<u64>,
+}
 
 impl Service for NodeService {
     fn handle(&self, request: net::Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
@@ -82,6 +113,11 @@ impl Inner {
                 member.core.take_pre_vote(vote, last).await
             }
             Ask::Transfer { group, vote, to, last } => self.running(group)?.core.take_transfer(vote, to, last).await,
+            Ask::Rows { group, vote, summary, offset, piece, checksum } => {
+                let member = self.running(group)?;
+                self.must_write()?;
+                self.answer_rows(member, vote, SentRows { summary, offset, piece, checksum }).await
+            }
             Ask::Snapshot { group, vote, snapshot, offset, piece } => {
                 let member = self.running(group)?;
                 self.must_write()?;
@@ -103,6 +139,16 @@ impl Inner {
                 }
             }
         }
+    }
+
+    async fn answer_rows(&self, member: Member, vote: Vote, sent: SentRows) -> Result<Answer, Refused> {
+        let found = sent.piece.0.len();
+        if found > SNAPSHOT_PIECE_BYTES {
+            return Err(format!("a piece of {found} bytes; at most {SNAPSHOT_PIECE_BYTES} are allowed"));
+        }
+        // Goes on when nobody waits for the answer any more.
+        let taken = self.env.spawn(take_rows(member, vote, sent));
+        taken.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// What entries of a leader are for. It has taken them: what makes states longer stands before what makes them shorter, and comes with it. A node without a vote

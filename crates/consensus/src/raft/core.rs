@@ -1,5 +1,6 @@
 //! One group's Raft with this crate's types: what the rest of the crate may ask of it.
 
+mod keeping;
 mod members;
 mod reading;
 
@@ -9,7 +10,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::Env;
-use env::watch;
 use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse};
 use openraft::{Config, Raft, ServerState, SnapshotPolicy};
@@ -20,8 +20,8 @@ use super::network::Network;
 use super::runtime::within;
 use super::storage::LogStorage;
 use super::types::{
-    CommandBytes, RaftSnapshot, Types, log_id, own_membership, own_vote, position, raft_entry, raft_meta, raft_vote,
-    transfer_answer,
+    CommandBytes, RaftSnapshot, SnapshotData, Types, log_id, own_membership, own_vote, position, raft_entry, raft_meta,
+    raft_vote, transfer_answer,
 };
 use crate::error::{NotLeader, ProposeError, ReadError};
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId, Term};
@@ -31,9 +31,10 @@ use crate::limits::{
 };
 use crate::links::Links;
 use crate::log::{GroupLog, Snapshot};
-use crate::machine::{ErasedMachine, Reply};
+use crate::machine::Reply;
 use crate::message::{Answer, Append, AppendAnswer};
-use crate::record::{Entry, Membership, Vote};
+use crate::record::{Entry, Membership, SnapshotSummary, Vote};
+use crate::rows::IncomingRows;
 use crate::transport::Peer;
 
 /// One group's Raft on this node. Clones share it.
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     group: GroupId,
     log: GroupLog,
     raft: Raft<Types, Machine>,
+    /// Of a machine that is kept as rows.
+    rows: Option<Arc<IncomingRows>>,
     /// One permit: the turn of who changes the members.
     changes: Arc<Semaphore>,
     /// Terms in which this node may have asked another to lead: up to this one.
@@ -67,7 +70,8 @@ pub(crate) struct CoreStatus {
 /// A question that a peer's message did not make sense for, or that a stopped group cannot answer.
 pub(crate) type Refused = String;
 
-fn config(snapshot_after: u64, is_electable: bool) -> Config {
+/// `keeps_rows`: entries that rows cover are given up by this crate, which knows who needs them still.
+fn config(snapshot_after: u64, is_electable: bool, keeps_rows: bool) -> Config {
     let millis = |duration: Duration| duration.as_millis() as u64;
     let config = Config {
         cluster_name: "trilith".to_owned(),
@@ -81,7 +85,7 @@ fn config(snapshot_after: u64, is_electable: bool) -> Config {
         max_payload_entries: MAX_BATCH_ENTRIES as u64,
         max_append_entries: Some(MAX_BATCH_ENTRIES as u64),
         snapshot_policy: SnapshotPolicy::LogsSinceLast(snapshot_after),
-        max_in_snapshot_log_to_keep: KEPT_ENTRIES.min(snapshot_after),
+        max_in_snapshot_log_to_keep: if keeps_rows { u64::MAX } else { KEPT_ENTRIES.min(snapshot_after) },
         replication_lag_threshold: snapshot_after,
         api_channel_size: Some(MAX_GROUP_QUEUE),
         notification_channel_size: Some(MAX_NOTICE_QUEUE),
@@ -106,18 +110,18 @@ impl Core {
         group: GroupId,
         log: GroupLog,
         links: Links,
-        machine: Arc<dyn ErasedMachine>,
-        progress: watch::Sender<Option<LogIndex>>,
+        machine: Machine,
     ) -> Result<Core, String> {
         let network = Network { group, links };
         let storage = LogStorage::new(env, log.clone());
-        let machine = Machine::new(log.clone(), machine, progress);
-        let config = Arc::new(config(log.snapshot_after(), !log.state().may_have_promised(node)));
+        let rows = machine.rows().map(IncomingRows::new);
+        let config = Arc::new(config(log.snapshot_after(), !log.state().may_have_promised(node), rows.is_some()));
         let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
         let raft = started.map_err(|error| error.to_string())?;
         // Its task says nothing of what the log holds before it has run: who asks for the members before would find none.
         within(env, raft.with_raft_state(|_| ())).await.map_err(|error| error.to_string())?;
-        Ok(Core { env: env.clone(), group, log, raft, changes: Arc::new(Semaphore::new(1)), given_away: Arc::default() })
+        let changes = Arc::new(Semaphore::new(1));
+        Ok(Core { env: env.clone(), group, log, raft, rows, changes, given_away: Arc::default() })
     }
 
     pub(crate) fn log(&self) -> &GroupLog {
@@ -127,6 +131,10 @@ impl Core {
     /// From now on this node stands for election when it hears of no leader.
     pub(crate) fn become_electable(&self) {
         self.raft.runtime_config().elect(true);
+    }
+
+    pub(crate) fn rows(&self) -> Option<&Arc<IncomingRows>> {
+        self.rows.as_ref()
     }
 
     pub(crate) fn is_leader(&self) -> bool {
@@ -248,8 +256,17 @@ impl Core {
     }
 
     pub(crate) async fn take_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<Answer, Refused> {
-        let meta = raft_meta(snapshot.summary).map_err(|error| error.to_string())?;
-        let snapshot = RaftSnapshot { meta, snapshot: snapshot.bytes };
+        self.install(vote, snapshot.summary, SnapshotData::Whole(snapshot.bytes)).await
+    }
+
+    /// The rows of a snapshot have come, as this generation.
+    pub(crate) async fn take_rows(&self, vote: Vote, summary: SnapshotSummary, generation: u64) -> Result<Answer, Refused> {
+        self.install(vote, summary, SnapshotData::Received(generation)).await
+    }
+
+    async fn install(&self, vote: Vote, summary: SnapshotSummary, snapshot: SnapshotData) -> Result<Answer, Refused> {
+        let meta = raft_meta(summary).map_err(|error| error.to_string())?;
+        let snapshot = RaftSnapshot { meta, snapshot };
         let installed = within(&self.env, self.raft.install_full_snapshot(raft_vote(vote), snapshot)).await;
         let response = installed.map_err(|error| error.to_string())?;
         Ok(Answer::SnapshotInstalled { vote: own_vote(&response.vote) })

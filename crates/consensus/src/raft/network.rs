@@ -12,14 +12,16 @@ use openraft::raft::{
 };
 
 use super::types::{
-    RaftSnapshot, RaftVoteOf, Types, log_id, own_entry, own_summary, own_vote, position, raft_vote, transfer_response,
+    RaftSnapshot, RaftVoteOf, SnapshotData, Types, log_id, own_entry, own_summary, own_vote, position, raft_vote,
+    transfer_response,
 };
 use crate::id::{GroupId, NodeId};
-use crate::limits::{REQUEST_LIMIT, SNAPSHOT_PIECE_BYTES, SNAPSHOT_PIECE_LIMIT};
+use crate::limits::{REQUEST_LIMIT, ROWS_INSTALL_LIMIT, SNAPSHOT_PIECE_BYTES, SNAPSHOT_PIECE_LIMIT};
 use crate::links::{AskError, Links};
 use crate::log::snapshot_checksum;
 use crate::message::{Answer, Append, AppendAnswer, Ask, SnapshotName};
-use crate::record::Blob;
+use crate::record::{Blob, SnapshotSummary};
+use crate::rows::RowReader;
 use crate::transport::Peer;
 
 type RpcError = RPCError<Types>;
@@ -56,12 +58,60 @@ impl PeerLink {
     }
 
     async fn send_snapshot(&self, vote: RaftVoteOf, snapshot: RaftSnapshot) -> Result<SnapshotResponse<Types>, RpcError> {
-        let bytes = &snapshot.snapshot;
-        let name = SnapshotName {
-            summary: own_summary(&snapshot.meta),
-            bytes: bytes.len() as u64,
-            checksum: snapshot_checksum(bytes),
-        };
+        let summary = own_summary(&snapshot.meta);
+        match snapshot.snapshot {
+            SnapshotData::Whole(bytes) => self.send_whole(vote, summary, &bytes).await,
+            SnapshotData::Rows(rows) => self.send_rows(vote, summary, RowReader::new(rows)).await,
+            SnapshotData::Received(_) => Err(self.unexpected("rows that came in are not sent")),
+        }
+    }
+
+    /// Sends rows as they are read. What the peer has from an attempt before is read, too, and not sent.
+    async fn send_rows(
+        &self,
+        vote: RaftVoteOf,
+        summary: SnapshotSummary,
+        mut rows: RowReader,
+    ) -> Result<SnapshotResponse<Types>, RpcError> {
+        let mut sent = SentRows { offset: 0, piece: Bytes::new(), checksum: None };
+        // The first piece is empty: the answer says how much is there.
+        loop {
+            let limit = if sent.checksum.is_some() { ROWS_INSTALL_LIMIT } else { SNAPSHOT_PIECE_LIMIT };
+            let (group, vote, summary) = (self.group, own_vote(&vote), summary.clone());
+            let SentRows { offset, piece, checksum } = sent;
+            let end = offset + piece.len() as u64;
+            let ask = Ask::Rows { group, vote, summary, offset, piece: Blob(piece), checksum };
+            let received = match self.links.ask(&self.peer, ask, limit).await.map_err(rpc_error)? {
+                Answer::SnapshotInstalled { vote } => return Ok(SnapshotResponse::new(raft_vote(vote))),
+                Answer::SnapshotReceived { bytes } if bytes >= end => bytes,
+                _ => return Err(self.unexpected("no answer to a piece of rows")),
+            };
+            sent = self.next_rows(&mut rows, end, received).map_err(rpc_error)?;
+        }
+    }
+
+    /// The piece behind what a peer has received, of a stream that was read through `at`.
+    fn next_rows(&self, rows: &mut RowReader, mut at: u64, received: u64) -> Result<SentRows, AskError> {
+        loop {
+            let piece = rows.next().map_err(|cause| AskError::Rows { reason: cause.to_string() })?;
+            let (offset, end) = (at, at + piece.len() as u64);
+            if piece.is_empty() {
+                return Ok(SentRows { offset, piece, checksum: Some(rows.checksum()) });
+            }
+            if end > received {
+                return Ok(SentRows { offset, piece, checksum: None });
+            }
+            at = end;
+        }
+    }
+
+    async fn send_whole(
+        &self,
+        vote: RaftVoteOf,
+        summary: SnapshotSummary,
+        bytes: &Bytes,
+    ) -> Result<SnapshotResponse<Types>, RpcError> {
+        let name = SnapshotName { summary, bytes: bytes.len() as u64, checksum: snapshot_checksum(bytes) };
         // The first piece is empty: the answer says how much is there from an attempt before.
         let mut piece = Bytes::new();
         let mut offset = 0;
@@ -81,6 +131,14 @@ impl PeerLink {
     }
 }
 
+/// A piece of the stream of rows.
+struct SentRows {
+    offset: u64,
+    piece: Bytes,
+    /// With the last one.
+    checksum: Option<u64>,
+}
+
 /// A peer that was not reached is left alone for a while; one that did not answer is asked again at once, a few times.
 fn rpc_error(error: AskError) -> RpcError {
     match &error {
@@ -90,7 +148,7 @@ fn rpc_error(error: AskError) -> RpcError {
 }
 
 impl RaftNetworkV2<Types> for PeerLink {
-    type SnapshotData = Bytes;
+    type SnapshotData = SnapshotData;
 
     async fn append_entries(
         &mut self,

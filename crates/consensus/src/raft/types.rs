@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::EntryPayload;
@@ -15,6 +16,7 @@ use crate::id::{LogIndex, LogPosition, NodeId, Term};
 use crate::machine::Reply;
 use crate::message::TransferAnswer;
 use crate::record::{Blob, Content, Entry, Membership, SnapshotSummary, Vote};
+use crate::rows::RowSnapshot;
 
 openraft::declare_raft_types!(
     /// One leader a term, as in the Raft paper.
@@ -34,7 +36,17 @@ pub(crate) type RaftVoteOf = alias::VoteOf<Types>;
 pub(crate) type RaftMembership = openraft::Membership<u64, String>;
 pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
 pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<Types>;
-pub(crate) type RaftSnapshot = alias::SnapshotOf<Types, Bytes>;
+pub(crate) type RaftSnapshot = alias::SnapshotOf<Types, SnapshotData>;
+
+/// What a snapshot has.
+#[derive(Clone)]
+pub(crate) enum SnapshotData {
+    Whole(Bytes),
+    /// The rows of a member.
+    Rows(Arc<RowSnapshot>),
+    /// Rows that a leader has sent. They are this generation.
+    Received(u64),
+}
 
 /// A command as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use disk::{SimDisk, SimOptions};
 use env::Env;
+use kv::{Kv, MemoryKv};
 use wal::{RegionStore, SegmentStore};
 
 use super::store::{Command, Store};
@@ -26,6 +27,8 @@ pub(super) struct Host {
     pub(super) disk: SimDisk,
     /// Where its log's segments come from, if not from all of the disk.
     pub(super) store: Option<Arc<dyn SegmentStore>>,
+    /// Beside its log.
+    pub(super) rows: Arc<MemoryKv>,
     pub(super) node: Option<Node>,
     pub(super) groups: BTreeMap<GroupId, Group<Store>>,
     starts: u64,
@@ -36,6 +39,8 @@ pub(super) struct Cluster {
     pub(super) network: SimulatedTransport,
     pub(super) hosts: Vec<Host>,
     segments: usize,
+    /// Whether states are kept as rows.
+    pub(super) keeps_rows: bool,
     /// As many of them as a node may use.
     pub(super) most_segments: usize,
     pub(super) favoured: Option<GroupId>,
@@ -62,7 +67,7 @@ impl Cluster {
     pub(super) fn new(env: &Env, count: u64, segments: usize) -> Cluster {
         let host = |id| {
             let disk = new_disk(env, segments);
-            Host { id: NodeId(id), disk, store: None, node: None, groups: BTreeMap::new(), starts: 0 }
+            Host { id: NodeId(id), disk, store: None, rows: Arc::default(), node: None, groups: BTreeMap::new(), starts: 0 }
         };
         let hosts = (1..=count).map(host).collect();
         Cluster {
@@ -70,6 +75,7 @@ impl Cluster {
             network: SimulatedTransport::new(env),
             hosts,
             segments,
+            keeps_rows: false,
             most_segments: segments,
             favoured: None,
         }
@@ -82,7 +88,11 @@ impl Cluster {
 
     /// A cluster of so many with one group, and a leader.
     pub(super) async fn of(env: &Env, nodes: u64) -> Cluster {
-        let mut cluster = Cluster::new(env, nodes, SEGMENTS);
+        Cluster::keeping(env, nodes, false).await
+    }
+
+    pub(super) async fn keeping(env: &Env, nodes: u64, keeps_rows: bool) -> Cluster {
+        let mut cluster = Cluster { keeps_rows, ..Cluster::new(env, nodes, SEGMENTS) };
         cluster.start_all(&[GROUP]).await;
         cluster.initialize(GROUP, nodes).await;
         cluster.leader(GROUP).await;
@@ -113,6 +123,28 @@ impl Cluster {
 
     /// Starts a node with the groups that its log knows, and these.
     pub(super) async fn start(&mut self, id: NodeId, groups: &[GroupId]) -> Result<(), OpenError> {
+        self.open(id).await?;
+        let first = if self.keeps_rows { Store::of_rows } else { Store::default };
+        let host = self.host_mut(id);
+        let node = host.node.clone().unwrap();
+        let mut all: BTreeSet<GroupId> = node.known_groups().into_iter().collect();
+        all.extend(groups);
+        for group in all {
+            let started = node.start_group(group, first()).await.unwrap();
+            host.groups.insert(group, started);
+        }
+        self.network.plug_in(id, node.service());
+        Ok(())
+    }
+
+    /// Why the group does not start on a node, if so.
+    pub(super) async fn try_start(&mut self, id: NodeId) -> Result<(), String> {
+        self.open(id).await.unwrap();
+        let node = self.host(id).node.clone().unwrap();
+        node.start_group(GROUP, Store::of_rows()).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn open(&mut self, id: NodeId) -> Result<(), OpenError> {
         let (segments, most_segments, favoured) = (self.segments, self.most_segments, self.favoured);
         let port: Arc<dyn Transport> = self.network.port(id);
         let seed = self.env.random_u64();
@@ -120,23 +152,17 @@ impl Cluster {
         let env = elapsed.map_or_else(|| self.env.clone(), |elapsed| Env::simulated_after(seed, elapsed));
         let host = self.host_mut(id);
         host.starts += 1;
-        let mut place = LogPlace { favoured, most_segments, ..place_on(&host.disk, segments) };
+        let rows: Arc<dyn Kv> = host.rows.clone();
+        let mut place = LogPlace { favoured, most_segments, rows, ..place_on(&host.disk, segments) };
         place.segments = host.store.clone().unwrap_or(place.segments);
-        let node = Node::open(&env, id, &place, port).await?;
-        let mut all: BTreeSet<GroupId> = node.known_groups().into_iter().collect();
-        all.extend(groups);
-        for group in all {
-            let started = node.start_group(group, Store::default()).await.unwrap();
-            host.groups.insert(group, started);
-        }
-        host.node = Some(node.clone());
-        self.network.plug_in(id, node.service());
+        host.node = Some(Node::open(&env, id, &place, port).await?);
         Ok(())
     }
 
     /// The power of a host goes: what was not durable is lost.
     pub(super) async fn crash(&mut self, id: NodeId) {
         self.network.unplug(id);
+        let kept = self.env.random_below(4) as usize;
         let host = self.host_mut(id);
         host.disk.power_cut();
         if let Some(node) = host.node.take() {
@@ -144,6 +170,7 @@ impl Cluster {
         }
         host.groups.clear();
         host.disk = host.disk.restart();
+        host.rows = Arc::new(host.rows.crash_keeping(kept));
     }
 
     pub(super) async fn initialize(&self, group: GroupId, count: u64) {

@@ -88,12 +88,14 @@ struct Faults {
     partitions: bool,
     crashes: bool,
     snapshots: bool,
+    /// States are kept as rows.
+    keeps_rows: bool,
 }
 
 /// Runs clients under faults and checks all histories; returns them, and how long that took on the simulated clock.
 async fn run(seed: u64, faults: Faults) -> (String, Duration) {
     let env = Env::simulated(seed);
-    let mut cluster = Cluster::of_three(&env).await;
+    let mut cluster = Cluster::keeping(&env, 3, faults.keeps_rows).await;
     cluster.network.set_weather(faults.weather);
     let histories: Histories = Arc::new(Mutex::new((0..REGISTERS).map(|_| History::default()).collect()));
     let members = Arc::new(Mutex::new(running(&cluster)));
@@ -183,22 +185,32 @@ async fn seeds(first: u64, count: u64, faults: Faults) {
 
 #[tokio::test(start_paused = true)]
 async fn lost_late_and_doubled_messages() {
-    seeds(100, 6, Faults { weather: ROUGH, partitions: false, crashes: false, snapshots: true }).await;
+    seeds(100, 6, Faults { weather: ROUGH, partitions: false, crashes: false, snapshots: true, keeps_rows: false }).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn partitions_also_one_way() {
-    seeds(200, 6, Faults { weather: FAIR, partitions: true, crashes: false, snapshots: false }).await;
+    seeds(200, 6, Faults { weather: FAIR, partitions: true, crashes: false, snapshots: false, keeps_rows: false }).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_and_power_cuts() {
-    seeds(300, 6, Faults { weather: FAIR, partitions: false, crashes: true, snapshots: true }).await;
+    seeds(300, 6, Faults { weather: FAIR, partitions: false, crashes: true, snapshots: true, keeps_rows: false }).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn everything_at_once() {
-    seeds(400, 8, Faults { weather: ROUGH, partitions: true, crashes: true, snapshots: true }).await;
+    seeds(400, 8, Faults { weather: ROUGH, partitions: true, crashes: true, snapshots: true, keeps_rows: false }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_of_rows_with_crashes_and_power_cuts() {
+    seeds(600, 8, Faults { weather: FAIR, partitions: false, crashes: true, snapshots: true, keeps_rows: true }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_of_rows_with_everything_at_once() {
+    seeds(700, 8, Faults { weather: ROUGH, partitions: true, crashes: true, snapshots: true, keeps_rows: true }).await;
 }
 
 /// Of several that wait for Raft's progress, each is woken in its turn: the same seed gives the same histories at the same times.
@@ -206,7 +218,8 @@ async fn everything_at_once() {
 fn a_seed_run_twice_is_the_same() {
     let once = |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(run(seed, Faults { weather: ROUGH, partitions: true, crashes: true, snapshots: true }))
+        runtime
+            .block_on(run(seed, Faults { weather: ROUGH, partitions: true, crashes: true, snapshots: true, keeps_rows: false }))
     };
     for seed in 500..503 {
         assert_eq!(once(seed), once(seed), "seed {seed}");

@@ -44,7 +44,9 @@ async fn a_folder_keeps_a_group_for_one_node_and_one_process() {
     assert!(matches!(second, PlaceError::Base(disk::OpenError::Locked { .. })), "{second}");
     shut_down((node, group)).await;
 
-    let OpenError::Log { cause, .. } = open(&env, &folder, NodeId(2)).await.err().unwrap();
+    let OpenError::Log { cause, .. } = open(&env, &folder, NodeId(2)).await.err().unwrap() else {
+        panic!("the log is read first")
+    };
     assert!(matches!(*cause, LogError::Base(BaseError::ForeignNode { .. })), "{cause}");
     let (node, group) = open(&env, &folder, NODE).await.unwrap();
     while group.look(|store| store.registers.get(&1).copied()) != Some(7) {
@@ -69,6 +71,6 @@ async fn a_base_that_was_cut_is_not_begun_anew() {
     let place = LogPlace::in_folder(&env, &folder).await.unwrap();
     assert_eq!(place.base.size_bytes(), 4096);
     let refused = Node::open(&env, NODE, &place, SimulatedTransport::new(&env).port(NODE)).await.err().unwrap();
-    let OpenError::Log { cause, .. } = refused;
+    let OpenError::Log { cause, .. } = refused else { panic!("{refused}") };
     assert!(matches!(*cause, LogError::Base(BaseError::Disk(_))), "{cause}");
 }

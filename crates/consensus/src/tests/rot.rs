@@ -71,7 +71,7 @@ async fn a_member_that_rotted_where_it_had_acknowledged_something_does_not_forge
     cluster.crash(other).await;
     rot(&cluster, other, command);
     let refused = cluster.start(other, &[]).await.unwrap_err();
-    let OpenError::Log { cause, .. } = refused;
+    let OpenError::Log { cause, .. } = refused else { panic!("{refused}") };
     assert!(matches!(*cause, LogError::Wal(_)), "{cause:?}");
     cluster.shut_down().await;
 }

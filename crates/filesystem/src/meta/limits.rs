@@ -16,6 +16,8 @@ pub const MAX_XATTR_NAME_BYTES: usize = 255;
 pub const MAX_XATTR_BYTES: usize = 64 * 1024;
 /// Longest file: an offset has 63 bits.
 pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+/// Most keys of a file: an inode is one row, with all of its keys.
+pub const MAX_KEYS: usize = 1_000_000;
 /// Most sessions of a volume.
 pub const MAX_SESSIONS: usize = 10_000;
 /// Replies that are remembered for a session: more commands than a mount has under way.

@@ -10,10 +10,13 @@
 mod content;
 mod freeing;
 mod inode;
+mod keeping;
 mod locks;
 mod names;
+mod pages;
 mod queries;
 mod replicated;
+mod rowmap;
 mod sessions;
 mod tables;
 mod xattrs;
@@ -31,7 +34,7 @@ use sessions::Sessions;
 use tables::Tables;
 
 /// The tree of a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     tables: Tables,
     sessions: Sessions,
@@ -60,17 +63,22 @@ impl Default for Machine {
             NewInode { kind: Kind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: Vec::new(), xattrs: Vec::new() };
         let mut root = Inode::new(&new, Time::default());
         (root.nlink, root.parent) = (2, Ino::ROOT);
+        Machine { tables: Tables::with_root(root), ..Machine::empty() }
+    }
+}
+
+impl Machine {
+    /// One without a root, for rows that follow.
+    fn empty() -> Machine {
         Machine {
-            tables: Tables::with_root(root),
+            tables: Tables::default(),
             sessions: Sessions::default(),
             locks: Locks::default(),
             freed: FreedList::default(),
             quota: Quota::default(),
         }
     }
-}
 
-impl Machine {
     /// Carries a command out, or finds the reply that it got before.
     pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
         // These can be carried out twice.

@@ -73,4 +73,6 @@ pub enum MetaError {
     TooManySessions,
     #[error("the session has too many commands under way")]
     TooManyCommands,
+    #[error("the file would have more than 1,000,000 pieces of content")]
+    TooManyKeys,
 }

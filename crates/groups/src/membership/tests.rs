@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::{BASE_BYTES, FrozenState, GroupId, LogIndex, LogPlace, MachineError, Node, SimulatedTransport};
+use consensus::{BASE_BYTES, FrozenState, GroupId, Keeping, LogIndex, LogPlace, MachineError, Node, SimulatedTransport, Whole};
 use disk::{SimDisk, SimOptions};
 use env::Env;
 use wal::RegionStore;
@@ -61,6 +61,12 @@ impl StateMachine for Sum {
         Ok(self.0)
     }
 
+    fn keeping(&mut self) -> Keeping<'_> {
+        Keeping::Whole(self)
+    }
+}
+
+impl Whole for Sum {
     fn snapshot(&self) -> FrozenState {
         let sum = self.0;
         Box::new(move || sum.to_le_bytes().to_vec())

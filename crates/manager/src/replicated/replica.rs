@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use consensus::{FrozenState, LogIndex, MachineError, StateMachine};
+use consensus::{FrozenState, Keeping, LogIndex, MachineError, StateMachine, Whole};
 
 use crate::command::{Command, apply};
 use crate::error::ProposeError;
@@ -115,6 +115,12 @@ impl StateMachine for Replica {
         Ok(Taken::InPlace)
     }
 
+    fn keeping(&mut self) -> Keeping<'_> {
+        Keeping::Whole(self)
+    }
+}
+
+impl Whole for Replica {
     fn snapshot(&self) -> FrozenState {
         let frozen = self.image.clone();
         Box::new(move || frozen.encode())

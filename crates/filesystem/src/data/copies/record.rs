@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use consensus::{FrozenState, LogIndex, MachineError, StateMachine};
+use consensus::{FrozenState, Keeping, LogIndex, MachineError, StateMachine, Whole};
 use serde::{Deserialize, Serialize};
 use types::{DeviceId, NodeId};
 
@@ -148,6 +148,12 @@ impl StateMachine for Record {
         Ok(self.change(command.change))
     }
 
+    fn keeping(&mut self) -> Keeping<'_> {
+        Keeping::Whole(self)
+    }
+}
+
+impl Whole for Record {
     fn snapshot(&self) -> FrozenState {
         let state = self.clone();
         Box::new(move || postcard::to_allocvec(&state).expect("a record has no type that can't be written"))

@@ -2,7 +2,7 @@
 
 use super::super::attributes::{Kind, MODE_BITS};
 use super::super::command::{AttributeChange, Expected, TimeChange};
-use super::super::limits::MAX_FILE_BYTES;
+use super::super::limits::{MAX_FILE_BYTES, MAX_KEYS};
 use super::super::reply::{MetaError, Reply};
 use super::{At, Machine};
 use crate::ids::{ExtentKey, Ino};
@@ -72,6 +72,9 @@ impl Machine {
             return Err(MetaError::FileTooLong);
         }
         self.check_expected(at, ino, keys, expects)?;
+        if self.inode(ino)?.keys.len() + keys.len() > MAX_KEYS {
+            return Err(MetaError::TooManyKeys);
+        }
         self.check_room(ino, keys)?;
         for key in keys {
             self.put_key(ino, *key)?;
@@ -89,6 +92,10 @@ impl Machine {
         self.check_file(ino)?;
         let end = offset.checked_add(len).filter(|end| *end <= MAX_FILE_BYTES && len > 0).ok_or(MetaError::Invalid)?;
         self.check_expected(at, ino, &[], expects)?;
+        // A hole may make two keys of one.
+        if self.inode(ino)?.keys.len() > MAX_KEYS {
+            return Err(MetaError::TooManyKeys);
+        }
         self.cut(ino, offset, end - offset)?;
         self.inode_mut(ino)?.modified(at.now);
         self.answer(ino)

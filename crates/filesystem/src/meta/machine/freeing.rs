@@ -1,18 +1,19 @@
 //! What is to be given back to the data partitions, in the order in which it was freed.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use serde::{Deserialize, Serialize};
+use consensus::{MachineError, RowChange};
 
 use super::super::command::MetaSession;
 use super::super::query::{Freed, FreedPiece};
 use super::Machine;
+use super::keeping::FREED;
+use super::rowmap::RowMap;
 use crate::ids::{ExtentId, ExtentKey, Ino};
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct FreedList {
-    pieces: BTreeMap<u64, FreedPiece>,
+    pieces: RowMap<FREED, u64, FreedPiece>,
     next: u64,
 }
 
@@ -31,20 +32,42 @@ impl FreedList {
     }
 
     pub fn confirm(&mut self, up_to: u64) {
-        self.pieces = match up_to.checked_add(1) {
-            Some(first) => self.pieces.split_off(&first),
-            None => BTreeMap::new(),
-        };
+        let confirmed: Vec<u64> = self.pieces.range(..=up_to).map(|(number, _)| number).collect();
+        for number in confirmed {
+            self.pieces.remove(&number);
+        }
+    }
+
+    /// The highest number that was ever given out.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub fn set_next(&mut self, next: u64) {
+        self.next = next;
+    }
+
+    #[cfg(test)]
+    pub fn touch(&mut self) {
+        self.pieces.touch();
+    }
+
+    pub fn take_changes(&mut self, rows: &mut Vec<RowChange>) {
+        self.pieces.take_changes(rows);
+    }
+
+    pub fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), MachineError> {
+        self.pieces.load(key, value).map(drop)
     }
 
     pub fn behind(&self, after: u64, most: usize) -> Vec<Freed> {
         let pieces = self.pieces.range((Bound::Excluded(after), Bound::Unbounded));
-        pieces.take(most).map(|(number, what)| Freed { number: *number, what: *what }).collect()
+        pieces.take(most).map(|(number, what)| Freed { number, what: *what }).collect()
     }
 
     /// Whether something of an extent is to be freed.
     pub fn names(&self, extent: ExtentId) -> bool {
-        self.pieces.values().any(|piece| match piece {
+        self.pieces.iter().any(|(_, piece)| match piece {
             FreedPiece::Extent(freed) => *freed == extent,
             FreedPiece::Range { extent: freed, .. } => *freed == extent,
         })

@@ -9,19 +9,22 @@
 
 use std::collections::BTreeMap;
 
+use consensus::{MachineError, RowChange};
 use serde::{Deserialize, Serialize};
 
 use super::super::command::MetaSession;
 use super::super::limits::{MAX_LOCKS_OF_SESSION, MAX_LOCKS_OF_VOLUME};
 use super::super::lock::{Lock, LockOwner, LockRange};
 use super::super::reply::{Done, MetaError, Reply};
+use super::keeping::LOCKS;
+use super::rowmap::RowMap;
 use super::{At, Machine};
 use crate::ids::Ino;
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Locks {
     /// No list is empty.
-    files: BTreeMap<Ino, Vec<Held>>,
+    files: RowMap<LOCKS, Ino, Vec<Held>>,
     /// How many ranges each session has. None has 0.
     counts: BTreeMap<MetaSession, usize>,
     total: usize,
@@ -102,10 +105,31 @@ impl Locks {
     pub fn end_session(&mut self, session: MetaSession) {
         let Some(count) = self.counts.remove(&session) else { return };
         self.total -= count;
-        self.files.retain(|_, list| {
+        let is_of = |list: &[Held]| list.iter().any(|held| held.session == session);
+        let locked: Vec<Ino> = self.files.iter().filter(|(_, list)| is_of(list)).map(|(ino, _)| ino).collect();
+        for ino in locked {
+            let list = self.files.get_mut(&ino).expect("it was found");
             list.retain(|held| held.session != session);
-            !list.is_empty()
-        });
+            if list.is_empty() {
+                self.files.remove(&ino);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn touch(&mut self) {
+        self.files.touch();
+    }
+
+    pub fn take_changes(&mut self, rows: &mut Vec<RowChange>) {
+        self.files.take_changes(rows);
+    }
+
+    pub fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), MachineError> {
+        let (_, list) = self.files.load(key, value)?;
+        self.total += list.len();
+        list.iter().for_each(|held| *self.counts.entry(held.session).or_default() += 1);
+        Ok(())
     }
 
     /// A file is gone.

@@ -1,6 +1,6 @@
 //! The machine as consensus replicates it.
 
-use consensus::{FrozenState, LogIndex, MachineError, StateMachine};
+use consensus::{Keeping, LogIndex, MachineError, StateMachine};
 
 use super::super::command::{Command, Envelope};
 use super::super::reply::Reply;
@@ -33,13 +33,7 @@ impl StateMachine for Machine {
         Ok(self.carry_out(&command))
     }
 
-    fn snapshot(&self) -> FrozenState {
-        let frozen = self.clone();
-        Box::new(move || postcard::to_stdvec(&frozen).expect("encoding into memory cannot fail"))
-    }
-
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineError> {
-        *self = postcard::from_bytes(snapshot).map_err(|error| MachineError(format!("a tree: {error}")))?;
-        Ok(())
+    fn keeping(&mut self) -> Keeping<'_> {
+        Keeping::Rows(self)
     }
 }

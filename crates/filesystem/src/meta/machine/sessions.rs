@@ -2,24 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use consensus::{MachineError, RowChange};
 use serde::{Deserialize, Serialize};
 
 use super::super::command::{Envelope, MetaSession};
 use super::super::limits::{MAX_REMEMBERED, MAX_SESSIONS};
 use super::super::reply::{MetaError, Reply};
+use super::keeping::{ORPHANS, REPLIES, SESSIONS};
+use super::rowmap::RowMap;
 use crate::ids::Ino;
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Sessions {
-    live: BTreeMap<MetaSession, Session>,
+    live: RowMap<SESSIONS, MetaSession, Session>,
+    /// By session and sequence.
+    replies: RowMap<REPLIES, (MetaSession, u64), Reply>,
+    /// Of each session that has some.
+    reply_counts: BTreeMap<MetaSession, usize>,
     /// Inodes without a name, with the sessions that may have them open.
-    orphans: BTreeMap<Ino, BTreeSet<MetaSession>>,
+    orphans: RowMap<ORPHANS, Ino, BTreeSet<MetaSession>>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Session {
-    /// By sequence.
-    replies: BTreeMap<u64, Reply>,
     /// Lower sequences have been answered.
     answered_below: u64,
     locks_lost: u64,
@@ -27,15 +32,18 @@ struct Session {
 
 impl Sessions {
     pub fn open(&mut self, session: MetaSession) -> Result<(), MetaError> {
-        if self.live.len() >= MAX_SESSIONS && !self.live.contains_key(&session) {
+        if self.is_live(session) {
+            return Ok(());
+        }
+        if self.live.len() >= MAX_SESSIONS {
             return Err(MetaError::TooManySessions);
         }
-        self.live.entry(session).or_default();
+        self.live.insert(session, Session::default());
         Ok(())
     }
 
     pub fn live(&self) -> impl Iterator<Item = MetaSession> {
-        self.live.keys().copied()
+        self.live.iter().map(|(session, _)| session)
     }
 
     /// How often a session has lost its locks.
@@ -54,49 +62,88 @@ impl Sessions {
     }
 
     pub fn is_live(&self, session: MetaSession) -> bool {
-        self.live.contains_key(&session)
+        self.live.get(&session).is_some()
     }
 
     /// Ends a session; the orphans that no other has open.
     pub fn close(&mut self, session: MetaSession) -> Vec<Ino> {
         self.live.remove(&session);
-        self.orphans.values_mut().for_each(|openers| {
-            openers.remove(&session);
-        });
-        let freed: Vec<Ino> = self.orphans.iter().filter(|(_, openers)| openers.is_empty()).map(|(ino, _)| *ino).collect();
-        freed.iter().for_each(|ino| drop(self.orphans.remove(ino)));
-        freed
+        self.forget_replies(session, u64::MAX);
+        let had: Vec<Ino> = self.orphans_of(session).collect();
+        had.into_iter().filter(|ino| self.not_open(*ino, session)).collect()
     }
 
     /// The reply that a command got before.
     pub fn remembered(&mut self, envelope: &Envelope) -> Result<Option<Reply>, MetaError> {
-        let session = self.live.get_mut(&envelope.session).ok_or(MetaError::NoSession)?;
+        let session = self.live.get(&envelope.session).ok_or(MetaError::NoSession)?;
         // First: a full table is emptied by the command that says that its replies were heard.
         if envelope.answered_below > session.answered_below {
-            session.answered_below = envelope.answered_below;
-            session.replies = session.replies.split_off(&envelope.answered_below);
+            if let Some(session) = self.live.get_mut(&envelope.session) {
+                session.answered_below = envelope.answered_below;
+            }
+            self.forget_replies(envelope.session, envelope.answered_below);
         }
-        if let Some(reply) = session.replies.get(&envelope.sequence) {
+        if let Some(reply) = self.replies.get(&(envelope.session, envelope.sequence)) {
             return Ok(Some(*reply));
         }
         // A copy that comes late: its reply was heard, and is forgotten.
-        if envelope.sequence < session.answered_below {
+        if self.live.get(&envelope.session).is_some_and(|session| envelope.sequence < session.answered_below) {
             return Err(MetaError::Stale);
         }
-        if session.replies.len() >= MAX_REMEMBERED {
+        if self.reply_counts.get(&envelope.session).is_some_and(|count| *count >= MAX_REMEMBERED) {
             return Err(MetaError::TooManyCommands);
         }
         Ok(None)
     }
 
     pub fn remember(&mut self, envelope: &Envelope, reply: Reply) {
-        let Some(session) = self.live.get_mut(&envelope.session) else { return };
-        session.replies.insert(envelope.sequence, reply);
+        if self.is_live(envelope.session) && self.replies.insert((envelope.session, envelope.sequence), reply).is_none() {
+            *self.reply_counts.entry(envelope.session).or_default() += 1;
+        }
+    }
+
+    /// Forgets the replies of a session to commands below a sequence.
+    fn forget_replies(&mut self, session: MetaSession, below: u64) {
+        let heard: Vec<(MetaSession, u64)> = self.replies.range((session, 0)..(session, below)).map(|(key, _)| key).collect();
+        let Some(count) = self.reply_counts.get_mut(&session) else { return };
+        *count -= heard.len();
+        if *count == 0 {
+            self.reply_counts.remove(&session);
+        }
+        for key in heard {
+            self.replies.remove(&key);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn touch(&mut self) {
+        self.live.touch();
+        self.replies.touch();
+        self.orphans.touch();
+    }
+
+    pub fn take_changes(&mut self, rows: &mut Vec<RowChange>) {
+        self.live.take_changes(rows);
+        self.replies.take_changes(rows);
+        self.orphans.take_changes(rows);
+    }
+
+    pub fn load(&mut self, table: u8, key: &[u8], value: &[u8]) -> Result<(), MachineError> {
+        match table {
+            SESSIONS => self.live.load(key, value).map(drop),
+            REPLIES => {
+                let ((session, _), _) = self.replies.load(key, value)?;
+                *self.reply_counts.entry(session).or_default() += 1;
+                Ok(())
+            }
+            _ => self.orphans.load(key, value).map(drop),
+        }
     }
 
     /// An inode has lost its last name: any session may have it open.
     pub fn orphaned(&mut self, ino: Ino) {
-        self.orphans.insert(ino, self.live.keys().copied().collect());
+        let openers = self.live().collect();
+        self.orphans.insert(ino, openers);
     }
 
     /// An inode without a name was made, and one session has it open.
@@ -122,6 +169,6 @@ impl Sessions {
 
     /// The orphans that a session has not said to be closed.
     pub fn orphans_of(&self, session: MetaSession) -> impl Iterator<Item = Ino> {
-        self.orphans.iter().filter(move |(_, openers)| openers.contains(&session)).map(|(ino, _)| *ino)
+        self.orphans.iter().filter(move |(_, openers)| openers.contains(&session)).map(|(ino, _)| ino)
     }
 }

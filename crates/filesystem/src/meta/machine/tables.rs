@@ -1,12 +1,14 @@
 //! Inodes by number, dentries by parent and cookie.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use consensus::{MachineError, RowChange};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::inode::Inode;
+use super::keeping::{DENTRIES, INODES};
+use super::rowmap::RowMap;
 use crate::ids::Ino;
 
 /// Low bits of a cookie: the ordinal of a name among those with the same hash.
@@ -20,14 +22,14 @@ pub type Cookie = u64;
 /// A name of an inode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dentry {
-    pub name: Box<[u8]>,
     pub ino: Ino,
+    pub name: Box<[u8]>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Tables {
-    inodes: BTreeMap<Ino, Inode>,
-    dentries: BTreeMap<(Ino, Cookie), Dentry>,
+    inodes: RowMap<INODES, Ino, Inode>,
+    dentries: RowMap<DENTRIES, (Ino, Cookie), Dentry>,
     next: u64,
     /// Bytes of all files' contents, in whole blocks.
     pub bytes: u64,
@@ -44,8 +46,36 @@ fn first_cookie(name: &[u8]) -> Cookie {
 
 impl Tables {
     pub fn with_root(root: Inode) -> Tables {
-        let inodes = BTreeMap::from([(Ino::ROOT, root)]);
-        Tables { inodes, dentries: BTreeMap::new(), next: Ino::ROOT.0 + 1, bytes: 0 }
+        let mut tables = Tables { next: Ino::ROOT.0 + 1, ..Tables::default() };
+        tables.inodes.insert(Ino::ROOT, root);
+        tables
+    }
+
+    /// The lowest inode number that was never given out, and bytes of all contents.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.next, self.bytes)
+    }
+
+    pub fn set_totals(&mut self, next: u64, bytes: u64) {
+        (self.next, self.bytes) = (next, bytes);
+    }
+
+    #[cfg(test)]
+    pub fn touch(&mut self) {
+        self.inodes.touch();
+        self.dentries.touch();
+    }
+
+    pub fn take_changes(&mut self, rows: &mut Vec<RowChange>) {
+        self.inodes.take_changes(rows);
+        self.dentries.take_changes(rows);
+    }
+
+    pub fn load(&mut self, table: u8, key: &[u8], value: &[u8]) -> Result<(), MachineError> {
+        match table {
+            INODES => self.inodes.load(key, value).map(drop),
+            _ => self.dentries.load(key, value).map(drop),
+        }
     }
 
     pub fn inode(&self, ino: Ino) -> Option<&Inode> {
@@ -57,7 +87,7 @@ impl Tables {
     }
 
     pub fn inodes(&self) -> impl Iterator<Item = (Ino, &Inode)> {
-        self.inodes.iter().map(|(ino, inode)| (*ino, inode))
+        self.inodes.iter()
     }
 
     pub fn inode_count(&self) -> u64 {
@@ -81,7 +111,7 @@ impl Tables {
         let first = first_cookie(name);
         let same_hash = self.dentries.range((parent, first)..(parent, first + (1 << ORDINAL_BITS)));
         same_hash
-            .map(|((_, cookie), dentry)| (*cookie, dentry))
+            .map(|((_, cookie), dentry)| (cookie, dentry))
             .find(|(_, dentry)| *dentry.name == *name)
             .map(|(cookie, dentry)| (cookie, dentry.ino))
     }
@@ -89,9 +119,9 @@ impl Tables {
     /// Puts a name in that is not there.
     pub fn put(&mut self, parent: Ino, name: &[u8], ino: Ino) {
         let first = first_cookie(name);
-        let taken = |ordinal: &u64| self.dentries.contains_key(&(parent, first + ordinal));
+        let taken = |ordinal: &u64| self.dentries.get(&(parent, first + ordinal)).is_some();
         let ordinal = (0..1 << ORDINAL_BITS).find(|ordinal| !taken(ordinal)).expect("names of one hash are fewer");
-        self.dentries.insert((parent, first + ordinal), Dentry { name: name.into(), ino });
+        self.dentries.insert((parent, first + ordinal), Dentry { ino, name: name.into() });
     }
 
     /// Has a name mean another inode.
@@ -107,7 +137,7 @@ impl Tables {
     /// The entries of a directory behind a cookie.
     pub fn entries(&self, parent: Ino, after: Cookie) -> impl Iterator<Item = (Cookie, &Dentry)> {
         let range = (Bound::Excluded((parent, after)), Bound::Included((parent, Cookie::MAX)));
-        self.dentries.range(range).map(|((_, cookie), dentry)| (*cookie, dentry))
+        self.dentries.range(range).map(|((_, cookie), dentry)| (cookie, dentry))
     }
 
     pub fn is_empty(&self, parent: Ino) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use consensus::{FrozenState, GroupId, LogIndex, MachineError, ProposeError, StateMachine};
+use consensus::{FrozenState, GroupId, Keeping, LogIndex, MachineError, ProposeError, StateMachine, Whole};
 
 use super::{OWN, Rig, SHARD, node};
 use crate::limits::{CROWDED_PATIENCE, LEADER_TICK, STOCK_AGE};
@@ -36,6 +36,12 @@ impl StateMachine for Ballast {
         Ok(())
     }
 
+    fn keeping(&mut self) -> Keeping<'_> {
+        Keeping::Whole(self)
+    }
+}
+
+impl Whole for Ballast {
     fn snapshot(&self) -> FrozenState {
         let bytes = self.0.clone();
         Box::new(move || bytes)
