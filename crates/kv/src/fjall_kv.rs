@@ -108,7 +108,7 @@ impl Kv for FjallKv {
 
     /// A file system that does not say what is free counts as one with room.
     fn has_room(&self, bytes: usize) -> bool {
-        let wanted = ROOM_BYTES + WRITTEN_AGAIN * bytes as u64;
+        let wanted = ROOM_BYTES.saturating_add(WRITTEN_AGAIN.saturating_mul(bytes as u64));
         rustix::fs::statvfs(&self.folder).map_or(true, |status| status.f_bavail * status.f_frsize >= wanted)
     }
 

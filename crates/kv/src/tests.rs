@@ -284,6 +284,19 @@ fn files_left_behind(from: &Path, to: &Path) {
     }
 }
 
+#[test]
+fn a_store_says_whether_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FjallKv::open(folder.path()).unwrap();
+    assert!(!store.has_room(usize::MAX), "no file system has that much");
+    let store = MemoryKv::new();
+    assert!(store.has_room(1));
+    store.set_full(true);
+    assert!(!store.has_room(1));
+    store.set_full(false);
+    assert!(store.has_room(1));
+}
+
 /// Ten batches, the number of each in it, as owners do with the index that they have applied.
 fn numbered_batches(store: &FjallKv) {
     for number in 1..=10u8 {

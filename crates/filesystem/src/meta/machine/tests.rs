@@ -1,6 +1,7 @@
 //! The machine: single commands, and random ones against a tree that is kept in the simplest way.
 
 mod locks;
+mod many;
 mod names;
 mod random;
 mod sessions;
