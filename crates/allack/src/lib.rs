@@ -42,7 +42,7 @@ mod store;
 pub use appointment::{Appointment, AppointmentError};
 pub use id::{DumpId, GroupId, OpSeq, Position, ReportId};
 pub use log::{Entry, Log, Views};
-pub use machine::{AppendError, Input, Machine, Output, Start};
+pub use machine::{AppendError, Input, Machine, Obstacle, Output, Start};
 pub use message::{Body, Keep, MESSAGE_VERSION, Message, Reported};
 pub use record::{Change, RECORD_VERSION, Record};
 pub use saved::{Replay, ReplayError, Saved};

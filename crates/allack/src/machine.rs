@@ -35,6 +35,7 @@ use crate::record::{Change, Record};
 use crate::saved::Saved;
 pub use exchange::{AppendError, Input, Output};
 use member::Member;
+pub use primary::Obstacle;
 use primary::Primary;
 
 /// What follows when a record is durable.
@@ -79,6 +80,8 @@ pub struct Machine {
     durable: OpSeq,
     commit: OpSeq,
     released: OpSeq,
+    /// The state machine above needs nothing through this; what is not known as committed here waits.
+    releasable: OpSeq,
     /// Of the promised view.
     appointment: Option<Appointment>,
     role: Role,
@@ -125,6 +128,7 @@ impl Machine {
             durable: last,
             commit,
             released: commit,
+            releasable: commit,
             appointment: None,
             role: Role::Outside,
             lease: None,
@@ -147,7 +151,10 @@ impl Machine {
             Input::Lease { view, until } => self.take_lease(view, until),
             Input::Message { from, message } => self.receive(from, message, now),
             Input::Persisted { count } => self.note_persisted(count, now),
-            Input::Released(opseq) => self.released = self.released.max(opseq.min(self.commit)),
+            Input::Released(opseq) => {
+                self.releasable = self.releasable.max(opseq);
+                self.release();
+            }
             Input::DumpTaken { dump, at } => self.offer_dump(dump, at, now),
             Input::DumpRead { dump, chunk, last, bytes } => self.send_chunk(dump, chunk, last, bytes),
             Input::Loaded { load, chunk } => self.go_on_loading(load, chunk, now),
@@ -207,8 +214,9 @@ impl Machine {
         self.is_serving() && self.lease.is_some_and(|(view, until)| view == self.promised && now < until)
     }
 
-    /// Learners that hold everything, at the primary: the manager may name them as voters.
-    pub fn ready_learners(&self) -> Vec<NodeId> {
+    /// Learners that hold everything that is not given up, at the primary, and what their logs had given up when they reported: entries after
+    /// that are in them. The manager may name one as a voter if its state machine has the entries before.
+    pub fn ready_learners(&self) -> Vec<(NodeId, OpSeq)> {
         match &self.role {
             Role::Primary(primary) if primary.is_serving() => primary.ready_learners(self.commit),
             _ => Vec::new(),
@@ -371,8 +379,13 @@ impl Machine {
     fn commit_through(&mut self, opseq: OpSeq) {
         if opseq > self.commit {
             self.commit = opseq;
+            self.release();
             self.outputs.push(Output::Committed { through: opseq });
         }
+    }
+
+    fn release(&mut self) {
+        self.released = self.released.max(self.releasable.min(self.commit));
     }
 
     /// Gives entries up that all voters have released.

@@ -9,7 +9,7 @@ use disk::AlignedBuf;
 use net::{BoxFuture, Refusal, Request, Service};
 use types::ErrorKind;
 
-use crate::blocks::{Way, read_local};
+use crate::blocks::{Way, is_bad_block, read_local};
 use crate::members::{Group, Members};
 use crate::mirror::units_of;
 use crate::place::Place;
@@ -42,8 +42,11 @@ async fn answer(members: &Arc<Members>, group: &Arc<Group>, question: BlockQuest
         BlockAsk::Units => return Ok(BlockAnswer::Units(units_of(volume))),
         BlockAsk::Read { offset, len, is_from_medium } => {
             let way = if is_from_medium { Way::Medium } else { Way::Cached };
-            let read = read_local(volume, offset, len as usize, way).await;
-            return read.map(|blocks| BlockAnswer::Bytes(Bytes::copy_from_slice(&blocks))).map_err(Refusal::new);
+            return match read_local(volume, offset, len as usize, way).await {
+                Ok(blocks) => Ok(BlockAnswer::Bytes(Bytes::copy_from_slice(&blocks))),
+                Err(error) if is_bad_block(&error) => Ok(BlockAnswer::Unreadable),
+                Err(error) => Err(Refusal::new(error)),
+            };
         }
         BlockAsk::Released { through } => {
             members.release(group, OpSeq(through));

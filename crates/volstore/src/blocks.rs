@@ -33,8 +33,16 @@ impl BlockError {
 
     /// The medium has refused a read: other blocks may be there.
     pub fn is_bad_block(&self) -> bool {
-        matches!(self, BlockError::Volume(VolumeError::Disk { cause, .. }) if cause.kind == DiskErrorKind::Failed)
+        match self {
+            BlockError::Volume(error) => is_bad_block(error),
+            BlockError::Copy { kind, .. } => *kind == ErrorKind::Corrupt,
+        }
     }
+}
+
+/// Whether a medium has refused to read a block of it.
+pub fn is_bad_block(error: &VolumeError) -> bool {
+    matches!(error, VolumeError::Disk { cause, .. } if cause.kind == DiskErrorKind::Failed)
 }
 
 /// A logical volume. Clones are the same one.
@@ -133,6 +141,14 @@ impl LogicalVolume {
             LogicalVolume::Local(volume) => Ok(volume.write(offset, buf).await?),
             LogicalVolume::Mirrored(mirror) => mirror.write_copy(copy, offset, buf).await,
         }
+    }
+
+    /// A copy has failed where the group is opened: the next view is without it.
+    pub fn blame(&self, copy: usize, error: BlockError) -> BlockError {
+        if let LogicalVolume::Mirrored(mirror) = self {
+            mirror.blame(copy, &error);
+        }
+        error
     }
 
     /// Makes everything written durable, in all copies.

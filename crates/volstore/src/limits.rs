@@ -52,6 +52,9 @@ pub const MAX_VOLUMES: usize = 200;
 
 /// Bounds of a group's log: the names are written before it is full.
 pub const GROUP_LOG: LogLimits = LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 };
+/// Of these, what only the records of a start may take: a log that is full can still be opened, and be dumped behind that.
+pub const START_ENTRIES: usize = 16;
+pub const START_BYTES: usize = 128 * 1024;
 /// Segments of the log that all groups of a node share.
 pub const MEMBER_SEGMENTS: usize = 20;
 pub const MEMBER_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
@@ -71,6 +74,19 @@ pub const ASK_TRIES: u32 = 2;
 /// A new primary asks a member so often whether it knows the view.
 pub const MEET_TRIES: u32 = 20;
 pub const MEET_PAUSE: Duration = Duration::from_millis(100);
+/// A learner is asked so often, and waited for so long, before the group is open.
+pub const MEET_LEARNER_TRIES: u32 = 5;
+pub const MEET_LEARNER_PATIENCE: Duration = Duration::from_secs(2);
+/// A learner that lacks more units gets its space while the group is open, and is filled under the next view.
+pub const MEET_UNITS: usize = 4;
+/// How long the log of a learner may take to have everything, when its copy has.
+pub const LEARNER_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a primary looks whether its members hold it up.
+pub const STALL_INTERVAL: Duration = Duration::from_millis(500);
+/// After so many looks without progress it asks for a view without them: 8 s, longer than a copy may take. Looks are counted, since a process may stand still.
+pub const STALL_LOOKS: u32 = 16;
+/// After so long without becoming active a view gets another primary. Its own looks come first.
+pub const INACTIVE_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a primary may answer after it has seen that its view is the newest.
 pub const LEASE: Duration = Duration::from_secs(2);
 /// How long the lease of a former primary is waited for: clocks run differently.

@@ -160,6 +160,22 @@ impl PgLog {
         }
     }
 
+    /// Whether a record fits that is none of a start's. A write-ahead log was asked for room before.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        match self {
+            PgLog::Wal(_) => true,
+            PgLog::Replicated(seat) => seat.has_room(bytes),
+        }
+    }
+
+    /// All copies have a superblock that needs no records before this one: a primary has opened the store.
+    pub async fn note_opened(&self, keep_from: Opseq) {
+        match self {
+            PgLog::Wal(_) => {}
+            PgLog::Replicated(seat) => seat.note_released_before(keep_from).await,
+        }
+    }
+
     /// Segments that hold records which are needed.
     pub fn live_segments(&self) -> usize {
         match self {

@@ -15,12 +15,13 @@ mod messages;
 mod persisting;
 mod region;
 mod views;
+mod watching;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use allack::{AppendError, GroupId, Input, Machine, OpSeq, Output, Start, WalStore};
+use allack::{AppendError, GroupId, Input, Machine, OpSeq, Output, Record, Start, WalStore};
 use bytes::Bytes;
 use device::Volume;
 use device::admission::{Admissions, Ticket};
@@ -68,6 +69,8 @@ pub struct Group {
     machine: Mutex<Machine>,
     /// Those who write to blocks.
     admissions: Admissions,
+    /// Records behind a promise that waits for those.
+    held: Mutex<Option<VecDeque<Record>>>,
     /// Who waits for the commit of an entry, at the primary.
     waiting: Mutex<BTreeMap<OpSeq, oneshot::Sender<()>>>,
     /// This node's copy.
@@ -95,8 +98,8 @@ impl Group {
         (entries, machine.log().last().opseq.0 + 1)
     }
 
-    /// Learners whose logs have everything.
-    pub fn ready_learners(&self) -> Vec<NodeId> {
+    /// Learners whose logs have everything after the entry beside them.
+    pub fn ready_learners(&self) -> Vec<(NodeId, OpSeq)> {
         self.machine.lock().ready_learners()
     }
 
@@ -180,7 +183,7 @@ impl Members {
                 self.tick();
             }
         };
-        tokio::join!(ticking, self.follow_views(), self.persist_records(), self.renew_leases());
+        tokio::join!(ticking, self.follow_views(), self.persist_records(), self.renew_leases(), self.watch());
     }
 
     fn tick(self: &Arc<Self>) {
@@ -203,20 +206,21 @@ impl Members {
     }
 
     /// Begins a group's machine, with what the log has of it.
-    async fn begin_group(self: &Arc<Self>, number: u32) -> Result<Arc<Group>, String> {
+    fn begin_group(self: &Arc<Self>, number: u32) -> Result<Arc<Group>, String> {
         if let Some(group) = self.group(number) {
             return Ok(group);
         }
         let volume = self.volume_of(number)?;
         let saved = self.saved.lock().get(&GroupId(number)).cloned().unwrap_or_default();
-        let released = region::released(&volume, number).await?;
-        let released = released.max(saved.log.base().opseq);
+        // What the superblock of this copy says may be more than others have: it counts when a primary has given it to all.
+        let released = saved.log.base().opseq;
         let (me, session) = (self.me, self.session);
         let start = Start { me, group: GroupId(number), session, limits: GROUP_LOG, saved, released };
         let group = Arc::new(Group {
             number,
             machine: Mutex::new(Machine::new(start)),
             admissions: Admissions::default(),
+            held: Mutex::default(),
             waiting: Mutex::default(),
             volume,
             office: Mutex::default(),
@@ -261,7 +265,7 @@ impl Members {
     /// What follows at once is returned. The state of a group stands in its volume: a dump has nothing in it.
     fn carry_out(self: &Arc<Self>, group: &Arc<Group>, machine: &Machine, output: Output) -> Option<Input> {
         match output {
-            Output::Persist(record) => self.queue.push(group.clone(), record),
+            Output::Persist(record) => self.queue_record(group, record),
             Output::Send { to, message } => self.send(to, &message),
             Output::Committed { through } => {
                 let mut waiting = group.waiting.lock();

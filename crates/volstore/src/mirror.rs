@@ -3,6 +3,7 @@
 //! | a copy of | is written | a failed write |
 //! |---|---|---|
 //! | the primary, a voter | always | ends the view |
+//! | a learner that lacks space, or has not been met | never | |
 //! | a learner that is being filled | always | the learner gets nothing more in this view |
 //! | a learner that has everything | always | ends the view: the next one may name it as a voter |
 //!
@@ -11,12 +12,13 @@
 //!   view lands in blocks that are used again.
 //! - A write is answered when all copies have it that count.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use device::{Volume, VolumeError};
+use device::{Finishing, Volume, VolumeError};
 use disk::AlignedBuf;
 use env::Env;
 use futures_util::future::{join, join_all};
@@ -25,7 +27,10 @@ use parking_lot::Mutex;
 use types::{DeviceUuid, ErrorKind, NodeId, ViewNumber};
 
 use crate::blocks::{BlockError, Way, read_local};
-use crate::limits::{ASK_TRIES, COPY_PATIENCE, LOGICAL_UNIT_BYTES, MEET_PAUSE, MEET_TRIES, SPACE_PATIENCE};
+use crate::limits::{
+    ASK_TRIES, COPY_PATIENCE, LOGICAL_UNIT_BYTES, MEET_LEARNER_PATIENCE, MEET_LEARNER_TRIES, MEET_PAUSE, MEET_TRIES,
+    MEET_UNITS, SPACE_PATIENCE,
+};
 use crate::members::Group;
 use crate::wire::{BlockAnswer, BlockAsk, BlockQuestion};
 
@@ -45,8 +50,8 @@ struct Inner {
     voters: usize,
     /// Units with space in all copies that count.
     units: Mutex<BTreeSet<u32>>,
-    /// Nodes whose copy failed although it counts.
-    failed: Mutex<BTreeSet<NodeId>>,
+    /// Nodes whose copy failed although it counts. [`ErrorKind::Timeout`]: all that is known is that it did not answer.
+    failed: Mutex<BTreeMap<NodeId, ErrorKind>>,
 }
 
 /// Another node's copy.
@@ -61,6 +66,7 @@ const VOTER: u8 = 0;
 const FILLING: u8 = 1;
 const FILLED: u8 = 2;
 const BROKEN: u8 = 3;
+const PREPARING: u8 = 4;
 
 impl Copy {
     pub fn new(node: NodeId, caller: Option<Arc<dyn Caller>>, is_voter: bool) -> Copy {
@@ -69,6 +75,11 @@ impl Copy {
 
     fn is(&self, role: u8) -> bool {
         self.role.load(Ordering::Acquire) == role
+    }
+
+    /// Whether it gets what is written.
+    fn is_told(&self) -> bool {
+        !self.is(BROKEN) && !self.is(PREPARING)
     }
 
     fn become_if(&self, from: u8, to: u8) -> bool {
@@ -114,17 +125,45 @@ impl Mirror {
 
     /// Nodes whose copies have failed.
     pub fn failed(&self) -> BTreeSet<NodeId> {
-        self.inner.failed.lock().clone()
+        self.inner.failed.lock().keys().copied().collect()
+    }
+
+    /// Asks those again that have only been silent: if this node was asleep, they were not. Who answers has not failed.
+    pub async fn forgive(&self) {
+        let is_silent = |copy: &&Copy| self.inner.failed.lock().get(&copy.node) == Some(&ErrorKind::Timeout);
+        let silent: Vec<&Copy> = self.inner.others.iter().filter(is_silent).collect();
+        let asking = silent.into_iter().map(async |copy| (copy.node, self.ask_once(copy, BlockAsk::Units).await));
+        for (node, answered) in join_all(asking).await {
+            if answered.is_ok() {
+                self.inner.failed.lock().remove(&node);
+            }
+        }
     }
 
     /// Learners that are being filled.
     pub fn filling(&self) -> Vec<NodeId> {
-        self.inner.others.iter().filter(|copy| copy.is(FILLING)).map(|copy| copy.node).collect()
+        self.those(FILLING)
     }
 
     /// Learners that get nothing in this view any more.
     pub fn broken(&self) -> Vec<NodeId> {
-        self.inner.others.iter().filter(|copy| copy.is(BROKEN)).map(|copy| copy.node).collect()
+        self.those(BROKEN)
+    }
+
+    /// Learners that get space in this view, and are filled in the next one.
+    pub fn preparing(&self) -> Vec<NodeId> {
+        self.those(PREPARING)
+    }
+
+    fn those(&self, role: u8) -> Vec<NodeId> {
+        self.inner.others.iter().filter(|copy| copy.is(role)).map(|copy| copy.node).collect()
+    }
+
+    /// A learner is not filled in this view.
+    pub fn give_up(&self, node: NodeId) {
+        for copy in self.inner.others.iter().filter(|copy| copy.node == node) {
+            copy.become_if(FILLING, BROKEN);
+        }
     }
 
     /// A learner has everything: from now on its copy counts. False if it was broken meanwhile.
@@ -132,34 +171,69 @@ impl Mirror {
         self.inner.others.iter().any(|copy| copy.node == node && copy.become_if(FILLING, FILLED))
     }
 
-    /// Asks all copies which units have space. All nodes have promised the view behind it, but for learners that do not answer.
+    /// Asks all copies which units have space. All nodes have promised the view behind it, but for learners that do not answer at once.
+    ///
+    /// The group is shut meanwhile. So a learner that takes longer, or lacks much space, is not filled in this view.
     pub async fn meet(&self) -> Result<(), BlockError> {
         let inner = &self.inner;
         let mut common: BTreeSet<u32> = units_of(&inner.group.volume).into_iter().collect();
-        let meeting = inner.others.iter().map(async |copy| (copy, self.meet_copy(copy).await));
+        let (voters, learners): (Vec<&Copy>, Vec<&Copy>) = inner.others.iter().partition(|copy| copy.is(VOTER));
+        let meeting = voters.into_iter().map(async |copy| (copy, self.meet_copy(copy, MEET_TRIES).await));
         for (copy, met) in join_all(meeting).await {
             match met {
-                Ok(units) if copy.is(VOTER) => common.retain(|unit| units.contains(unit)),
-                Ok(_) => {}
+                Ok(units) => common.retain(|unit| units.contains(unit)),
                 Err(error) => self.note_failure(copy, error)?,
             }
         }
-        *inner.units.lock() = common.clone();
-        // A learner has the space before anything is copied.
-        for unit in common {
-            self.reserve(u64::from(unit) * LOGICAL_UNIT_BYTES, LOGICAL_UNIT_BYTES).await?;
+        *inner.units.lock() = common;
+        let meeting =
+            learners.into_iter().map(async |copy| (copy, self.give_space(copy, MEET_LEARNER_TRIES, MEET_UNITS).await));
+        let within = async { join_all(meeting).await };
+        let met = tokio::select! {
+            met = within => met,
+            () = inner.env.sleep(MEET_LEARNER_PATIENCE) => Vec::new(),
+        };
+        let is_met = |copy: &Copy| met.iter().any(|(other, met)| other.node == copy.node && met.is_ok());
+        for copy in inner.others.iter().filter(|copy| !is_met(copy)) {
+            copy.become_if(FILLING, PREPARING);
+        }
+        Ok(())
+    }
+
+    /// Has the learners that were not met, or lack space, get ready for the next view.
+    pub async fn prepare(&self) {
+        let preparing = self.inner.others.iter().filter(|copy| copy.is(PREPARING)).map(async |copy| {
+            if let Err(error) = self.give_space(copy, MEET_TRIES, usize::MAX).await {
+                tracing::warn!(%error, group = self.inner.group.number, "a learner got no space");
+                copy.become_if(PREPARING, BROKEN);
+            }
+        });
+        join_all(preparing).await;
+    }
+
+    /// Gets a learner the units that it lacks, if there are not too many.
+    async fn give_space(&self, copy: &Copy, tries: u32, most: usize) -> Result<(), BlockError> {
+        let has = self.meet_copy(copy, tries).await?;
+        let lacking: Vec<u32> = self.units().into_iter().filter(|unit| !has.contains(unit)).collect();
+        if lacking.len() > most {
+            let reason = format!("it lacks {} units of space", lacking.len());
+            return Err(BlockError::Copy { node: copy.node, kind: ErrorKind::Busy, reason });
+        }
+        for unit in lacking {
+            let offset = u64::from(unit) * LOGICAL_UNIT_BYTES;
+            self.ask(copy, BlockAsk::Reserve { offset, len: LOGICAL_UNIT_BYTES }).await?;
         }
         Ok(())
     }
 
     /// A node may not have heard of the view yet.
-    async fn meet_copy(&self, copy: &Copy) -> Result<Vec<u32>, BlockError> {
+    async fn meet_copy(&self, copy: &Copy, most: u32) -> Result<Vec<u32>, BlockError> {
         let mut tries = 0;
         loop {
             match self.ask_once(copy, BlockAsk::Units).await {
                 Ok(BlockAnswer::Units(units)) => return Ok(units),
                 Ok(_) => return Err(odd_answer(copy)),
-                Err(error) if tries == MEET_TRIES => return Err(error),
+                Err(error) if tries == most => return Err(error),
                 Err(_) => tries += 1,
             }
             self.inner.env.sleep(MEET_PAUSE).await;
@@ -172,6 +246,10 @@ impl Mirror {
         let len = len as u32;
         match self.ask(other, BlockAsk::Read { offset, len, is_from_medium: way == Way::Medium }).await? {
             BlockAnswer::Bytes(bytes) if bytes.len() == len as usize => Ok(AlignedBuf::copy_of(&bytes)),
+            BlockAnswer::Unreadable => {
+                let reason = "its medium refuses to read the blocks".to_owned();
+                Err(BlockError::Copy { node: other.node, kind: ErrorKind::Corrupt, reason })
+            }
             _ => Err(odd_answer(other)),
         }
     }
@@ -190,6 +268,23 @@ impl Mirror {
         self.ask(&self.inner.others[other], ask).await.map(drop)
     }
 
+    /// A copy that counts has failed, where that is not a write's affair.
+    pub fn blame(&self, copy: usize, error: &BlockError) {
+        match copy.checked_sub(1) {
+            None => self.note_failed(self.inner.me, error.kind()),
+            Some(other) => self.note_failed(self.inner.others[other].node, error.kind()),
+        }
+    }
+
+    /// What is known to be wrong outweighs silence.
+    fn note_failed(&self, node: NodeId, kind: ErrorKind) {
+        let mut failed = self.inner.failed.lock();
+        let known = failed.entry(node).or_insert(kind);
+        if *known == ErrorKind::Timeout {
+            *known = kind;
+        }
+    }
+
     /// Writes to the learners that are being filled.
     pub async fn fill(&self, offset: u64, bytes: Bytes) {
         let filling = self.inner.others.iter().filter(|copy| copy.is(FILLING));
@@ -203,13 +298,15 @@ impl Mirror {
     }
 
     pub async fn flush(&self) -> Result<(), BlockError> {
-        let own = async { self.local().flush().await.map_err(|error| self.own_failure(error)) };
+        let local = self.local().clone();
+        let own = self.own(COPY_PATIENCE * (ASK_TRIES + 1), async move { local.flush().await });
         let (own, others) = join(own, self.ask_all(BlockAsk::Flush)).await;
         own.and(others)
     }
 
     pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        let own = async { self.local().reserve(offset, len).await.map_err(|error| self.own_failure(error)) };
+        let local = self.local().clone();
+        let own = self.own(SPACE_PATIENCE, async move { local.reserve(offset, len).await });
         let (own, others) = join(own, self.ask_all(BlockAsk::Reserve { offset, len })).await;
         own.and(others)?;
         let units = offset / LOGICAL_UNIT_BYTES..(offset + len).div_ceil(LOGICAL_UNIT_BYTES);
@@ -226,7 +323,7 @@ impl Mirror {
 
     /// Asks all other copies that get anything. An error is of one that counts.
     async fn ask_all(&self, ask: BlockAsk) -> Result<(), BlockError> {
-        let asking = self.inner.others.iter().filter(|copy| !copy.is(BROKEN)).map(async |copy| {
+        let asking = self.inner.others.iter().filter(|copy| copy.is_told()).map(async |copy| {
             let answered = self.ask(copy, ask.clone()).await.map(drop);
             answered.or_else(|error| self.note_failure(copy, error))
         });
@@ -256,7 +353,10 @@ impl Mirror {
         let caller = copy.caller.as_ref().ok_or_else(no_way)?;
         let patience = if matches!(question.ask, BlockAsk::Reserve { .. }) { SPACE_PATIENCE } else { COPY_PATIENCE };
         let answered = caller.call(question.encode(), env.now() + patience).await;
-        let answer = answered.map_err(|error: CallError| failed(ErrorKind::Unavailable, error.to_string()))?;
+        let answer = answered.map_err(|error: CallError| {
+            let is_silent = matches!(error, CallError::NotSent { .. } | CallError::Unanswered { .. });
+            failed(if is_silent { ErrorKind::Timeout } else { ErrorKind::Unavailable }, error.to_string())
+        })?;
         match BlockAnswer::decode(answer) {
             Some(BlockAnswer::Full) => Err(failed(ErrorKind::Full, "its device is full".to_owned())),
             Some(answer) => Ok(answer),
@@ -272,7 +372,7 @@ impl Mirror {
         }
         if error.kind() != ErrorKind::Full {
             env::mark("volume engine: a copy that counts has failed");
-            self.inner.failed.lock().insert(copy.node);
+            self.note_failed(copy.node, error.kind());
         }
         Err(error)
     }
@@ -280,18 +380,40 @@ impl Mirror {
     /// As other members do: under the view that is promised alone.
     async fn write_own(&self, offset: u64, buf: AlignedBuf) -> Result<(), BlockError> {
         let inner = &self.inner;
-        let Some(_ticket) = inner.group.admit(inner.view) else {
+        let Some(ticket) = inner.group.admit(inner.view) else {
             let reason = "the placement group has a later view".to_owned();
             return Err(BlockError::Copy { node: inner.me, kind: ErrorKind::Unavailable, reason });
         };
-        self.local().write(offset, buf).await.map_err(|error| self.own_failure(error))
+        let local = self.local().clone();
+        let work = async move {
+            let written = local.write(offset, buf).await;
+            drop(ticket);
+            written
+        };
+        self.own(COPY_PATIENCE, work).await
     }
 
-    fn own_failure(&self, error: VolumeError) -> BlockError {
-        if error.kind() != ErrorKind::Full {
-            self.inner.failed.lock().insert(self.inner.me);
-        }
-        error.into()
+    /// This node's copy has as much time as others, and fails behind that. What it was asked for goes on.
+    async fn own(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = Result<(), VolumeError>> + Send + 'static,
+    ) -> Result<(), BlockError> {
+        let Inner { env, me, .. } = &*self.inner;
+        let done = tokio::select! {
+            // An answer that has come while this process stood still is one.
+            biased;
+            done = Finishing::new(env, work) => done.map_err(BlockError::from),
+            () = env.sleep(patience) => {
+                let reason = "its disk does not answer".to_owned();
+                Err(BlockError::Copy { node: *me, kind: ErrorKind::Unavailable, reason })
+            }
+        };
+        done.inspect_err(|error| {
+            if error.kind() != ErrorKind::Full {
+                self.note_failed(*me, error.kind());
+            }
+        })
     }
 }
 

@@ -6,8 +6,10 @@
 //!                  └────────── a copy that counts fails: the next view, without it ◄───────┘
 //! ```
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ::engine::EngineError;
 use env::Env;
 use manager::{NamePlacement, PlacementRecord};
 use net::ServiceTag;
@@ -17,7 +19,7 @@ use types::{NodeId, ViewNumber};
 use crate::blocks::LogicalVolume;
 use crate::desk::Desk;
 use crate::interface::VolumeEngine;
-use crate::limits::{LEARNER_PAUSE, LEASE, NEXT_VIEW_PAUSE, PRIMARY_PAUSE};
+use crate::limits::{LEARNER_PATIENCE, LEARNER_PAUSE, LEASE, NEXT_VIEW_PAUSE, PRIMARY_PAUSE};
 use crate::log::PgLog;
 use crate::members::{Group, Members};
 use crate::mirror::{Copy, Mirror};
@@ -115,21 +117,22 @@ async fn open(members: &Arc<Members>, group: &Arc<Group>, view: ViewNumber, mirr
 /// Keeps the store in order and fills the learners, for as long as the view lasts.
 async fn look_after(members: &Arc<Members>, group: &Arc<Group>, office: &Office, record: &PlacementRecord, mirror: &Mirror) {
     let filling = async {
-        if !mirror.filling().is_empty() {
-            let is_whole = fill(&members.env, group, office, mirror).await;
-            let filling = mirror.filling().into_iter();
-            let filled: Vec<NodeId> = filling.filter(|node| is_whole && mirror.is_filled(*node)).collect();
-            if filled.is_empty() {
-                members.env.sleep(LEARNER_PAUSE).await;
-            }
-            if !filled.is_empty() {
-                env::mark("volume engine: a learner was filled");
-            }
-            while members.is_newest(record) {
-                let voters = record.voters.iter().chain(&filled).copied().collect();
-                members.name_next(NamePlacement { voters, learners: Vec::new(), ..next_of(record) }).await;
-                members.env.sleep(NEXT_VIEW_PAUSE).await;
-            }
+        if record.learners.is_empty() {
+            return;
+        }
+        mirror.prepare().await;
+        let is_whole = !mirror.filling().is_empty() && fill(&members.env, group, office, mirror).await;
+        let filling = mirror.filling().into_iter();
+        let filled: Vec<NodeId> = filling.filter(|node| is_whole && mirror.is_filled(*node)).collect();
+        match filled.is_empty() {
+            true => members.env.sleep(LEARNER_PAUSE).await,
+            false => env::mark("volume engine: a learner was filled"),
+        }
+        // Learners that are broken go, so that others come.
+        while members.is_newest(record) {
+            let voters = record.voters.iter().chain(&filled).copied().collect();
+            members.name_next(NamePlacement { voters, learners: mirror.preparing(), ..next_of(record) }).await;
+            members.env.sleep(NEXT_VIEW_PAUSE).await;
         }
     };
     tokio::join!(filling, office.store.maintain(), office.desk.tidy(&members.env));
@@ -137,15 +140,28 @@ async fn look_after(members: &Arc<Members>, group: &Arc<Group>, office: &Office,
 
 /// Whether the learners that are not broken have everything.
 async fn fill(env: &Env, group: &Group, office: &Office, mirror: &Mirror) -> bool {
-    if let Err(error) = office.store.fill(mirror).await {
-        tracing::warn!(%error, group = group.number, "a copy of a placement group was not filled");
-        return false;
-    }
-    // Their logs have everything, too.
+    let filled = fill_all(env, group, office, mirror).await;
+    filled
+        .inspect_err(|error| tracing::warn!(%error, group = group.number, "a copy of a placement group was not filled"))
+        .is_ok()
+}
+
+async fn fill_all(env: &Env, group: &Group, office: &Office, mirror: &Mirror) -> Result<(), EngineError> {
+    office.store.copy_to(mirror).await?;
+    // A learner's log may begin anywhere. The names that it has must be newer than that, and its log must have all since.
+    let until = env.now() + LEARNER_PATIENCE;
+    let mut keep_from = Opseq(0);
     loop {
-        let ready = group.ready_learners();
-        if mirror.filling().iter().all(|node| ready.contains(node)) {
-            return true;
+        let (ready, filling) = (group.ready_learners(), mirror.filling());
+        let base_of = |node: &NodeId| ready.iter().find(|(learner, _)| learner == node).map(|(_, base)| base.0);
+        let bases: Vec<Option<u64>> = filling.iter().map(base_of).collect();
+        if bases.iter().all(|base| base.is_some_and(|base| base < keep_from.0)) {
+            return Ok(());
+        }
+        if bases.iter().all(Option::is_some) {
+            keep_from = office.store.write_names().await?;
+        } else if env.now() >= until {
+            filling.iter().filter(|node| base_of(node).is_none()).for_each(|node| mirror.give_up(*node));
         }
         env.sleep(NEXT_VIEW_PAUSE).await;
     }
@@ -158,12 +174,20 @@ fn next_of(record: &PlacementRecord) -> NamePlacement {
 
 /// The next view is without the copies that have failed. `is_shut`: this node could not open the group, so another one leads if there is one.
 async fn ask_for_next(members: &Members, record: &PlacementRecord, mirror: &Mirror, is_shut: bool) {
+    let is_alone = |failed: &BTreeSet<NodeId>| record.voters.iter().all(|node| *node == members.me || failed.contains(node));
+    if is_alone(&mirror.failed()) {
+        // All others were silent at once: this node may have been.
+        drop(members.manager.fresh().await);
+        mirror.forgive().await;
+    }
     let failed = mirror.failed();
     let keeps = |node: &&NodeId| !failed.contains(node);
     let voters: Vec<NodeId> = record.voters.iter().filter(keeps).copied().collect();
     let base = record.active().map_or_else(|| record.voters.clone(), |active| active.voters);
     let is_fit = |node: &&NodeId| base.contains(node);
-    let other = voters.iter().filter(is_fit).find(|node| **node != members.me).copied();
+    let at = voters.iter().position(|node| *node == members.me).map_or(0, |at| at + 1);
+    let others = voters.iter().cycle().skip(at).take(voters.len());
+    let other = others.filter(is_fit).find(|node| **node != members.me).copied();
     let own = voters.contains(&members.me).then_some(members.me);
     let primary = if is_shut && failed.is_empty() { other.or(own) } else { own.or(other) };
     // If all copies have failed, the same ones try again.

@@ -19,7 +19,7 @@ mod listing;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use engine::{Condition, Unmet};
 use format::attributes::{Attributes, ETag};
@@ -88,6 +88,8 @@ pub struct Pg {
     reserved: BTreeSet<Extent>,
     limbo: BTreeMap<Opseq, Vec<Arc<Content>>>,
     limbo_blocks: u64,
+    /// Contents of completed uploads, and those of parts with the same blocks that somebody held when they were joined.
+    joined: Vec<(Weak<Content>, Weak<Content>)>,
     /// Blocks of the dump that the superblock names.
     dump: Vec<Extent>,
     /// What the next mutation is called.
@@ -111,6 +113,7 @@ impl Pg {
             reserved: BTreeSet::new(),
             limbo: BTreeMap::new(),
             limbo_blocks: 0,
+            joined: Vec::new(),
             dump: Vec::new(),
             next,
             row_bytes: 0,
@@ -301,6 +304,8 @@ impl Pg {
         let marks = Some(marks.collect());
         let pieces = joined.iter().flat_map(|part| part.content.pieces.iter().cloned()).collect();
         let content = Arc::new(Content { pieces, parts: marks });
+        let held = joined.iter().filter(|part| Arc::strong_count(&part.content) > 1);
+        self.joined.extend(held.map(|part| (Arc::downgrade(&content), Arc::downgrade(&part.content))));
         let mut freed: Freed = upload.parts.into_values().map(|part| (opseq, part.content)).collect();
         freed.extend(self.put(name.0, Object { opseq, attributes, content }));
         freed

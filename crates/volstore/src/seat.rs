@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use allack::limits::ENTRY_OVERHEAD_BYTES;
 use allack::{AppendError, OpSeq};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use types::ViewNumber;
 
-use crate::limits::{GROUP_LOG, LOG_SEGMENTS};
+use crate::limits::{GROUP_LOG, LOG_SEGMENTS, START_BYTES, START_ENTRIES};
 use crate::log::{LogError, Pending};
 use crate::members::{Group, Members};
 use crate::mirror::Mirror;
@@ -42,10 +43,22 @@ impl Seat {
 
     /// Entries before this one are needed no more: the names are written without them, in all copies.
     pub async fn release_before(&self, opseq: Opseq) {
+        self.note_released_before(opseq).await;
+        self.members.wait_until_trimmed(&self.group, OpSeq(opseq.0 - 1)).await;
+    }
+
+    /// The same, without waiting: all copies have a superblock that needs no entries before this one.
+    pub async fn note_released_before(&self, opseq: Opseq) {
         let through = OpSeq(opseq.0 - 1);
         self.mirror.tell_released(through.0).await;
         self.members.release(&self.group, through);
-        self.members.wait_until_trimmed(&self.group, through).await;
+    }
+
+    /// Whether a record fits, so that there still is room for what a start revokes.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let (entries, used) = self.group.log_size();
+        let (most_entries, most_bytes) = (GROUP_LOG.entries - START_ENTRIES, GROUP_LOG.bytes - START_BYTES);
+        entries < most_entries && used + bytes + ENTRY_OVERHEAD_BYTES <= most_bytes
     }
 
     pub fn may_read(&self) -> bool {

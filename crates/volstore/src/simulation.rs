@@ -3,6 +3,7 @@
 //! What was answered is there, with its bytes, through every gateway; what was deleted stays deleted. When all is well again, each group has three copies
 //! that are the same.
 
+mod faults;
 mod wire;
 mod world;
 

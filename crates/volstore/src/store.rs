@@ -282,6 +282,10 @@ impl Inner {
         }
     }
 
+    fn is_mirrored(&self) -> bool {
+        matches!(self.log.get(), Some(PgLog::Replicated(_)))
+    }
+
     fn index_of(&self, device: DeviceId) -> Option<VolumeIndex> {
         let at = |volume: &Option<LogicalVolume>| volume.as_ref().is_some_and(|volume| volume.device() == device);
         self.volumes.all.iter().position(at).map(|index| VolumeIndex(index as u16))
@@ -300,6 +304,7 @@ impl Inner {
     fn refuse(&self, error: &BlockError) -> EngineError {
         match error {
             BlockError::Copy { kind, .. } if *kind != ErrorKind::Full => self.fail(error),
+            BlockError::Volume(_) if error.kind() != ErrorKind::Full && self.is_mirrored() => self.fail(error),
             _ => refusal(error),
         }
     }

@@ -7,7 +7,7 @@
 //! | 1 | which units have space | | 1, then u32 of each |
 //! | 2 | for space | `offset` u64, `len` u64 | 0, or 3: the device is full |
 //! | 3 | to write blocks | `offset` u64, the bytes | 0 |
-//! | 4 | for blocks | `offset` u64, `len` u32, from the medium u8 (0 or 1) | 2, the bytes |
+//! | 4 | for blocks | `offset` u64, `len` u32, from the medium u8 (0 or 1) | 2, the bytes; or 4: the medium refuses to read them |
 //! | 5 | to flush | | 0 |
 //! | 6 | to need entries through this no more | `through` u64 | 0 |
 
@@ -39,6 +39,7 @@ pub enum BlockAnswer {
     Units(Vec<u32>),
     Bytes(Bytes),
     Full,
+    Unreadable,
 }
 
 impl BlockQuestion {
@@ -108,6 +109,7 @@ impl BlockAnswer {
                 out.put_slice(bytes);
             }
             BlockAnswer::Full => out.put_u8(3),
+            BlockAnswer::Unreadable => out.put_u8(4),
         }
         out.freeze()
     }
@@ -120,6 +122,7 @@ impl BlockAnswer {
             )),
             2 => Some(BlockAnswer::Bytes(bytes)),
             3 if bytes.is_empty() => Some(BlockAnswer::Full),
+            4 if bytes.is_empty() => Some(BlockAnswer::Unreadable),
             _ => None,
         }
     }
@@ -156,6 +159,7 @@ mod tests {
             BlockAnswer::Units(vec![1, 70_000]),
             BlockAnswer::Bytes(Bytes::from_static(b"x")),
             BlockAnswer::Full,
+            BlockAnswer::Unreadable,
         ];
         for answer in answers {
             assert_eq!(BlockAnswer::decode(answer.encode()), Some(answer));

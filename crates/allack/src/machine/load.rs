@@ -59,7 +59,7 @@ impl Machine {
         self.member().load(Loading { load: report.number, dump, at, chunk: 0, step: Step::Resetting });
         self.forget_held(OpSeq::ZERO);
         (self.log, self.loading) = (Log::default(), true);
-        (self.commit, self.released) = (OpSeq::ZERO, OpSeq::ZERO);
+        (self.commit, self.released, self.releasable) = (OpSeq::ZERO, OpSeq::ZERO, OpSeq::ZERO);
         self.persist(Change::Reset, Some(Effect::Reset { load: report.number }));
     }
 

@@ -56,6 +56,8 @@ pub(super) struct Peer {
     pub(super) needs_dump: Option<ReportId>,
     /// It has acknowledged since it was taken in.
     follows: bool,
+    /// What its log had given up when it reported last.
+    base: OpSeq,
     sent: OpSeq,
     acked: OpSeq,
     released: OpSeq,
@@ -80,6 +82,7 @@ impl Primary {
             keep: None,
             needs_dump: None,
             follows: false,
+            base: OpSeq::ZERO,
             sent: OpSeq::ZERO,
             acked: OpSeq::ZERO,
             released: OpSeq::ZERO,
@@ -123,9 +126,9 @@ impl Primary {
         self.peers.values().filter(|peer| peer.is_voter)
     }
 
-    pub(super) fn ready_learners(&self, commit: OpSeq) -> Vec<NodeId> {
+    pub(super) fn ready_learners(&self, commit: OpSeq) -> Vec<(NodeId, OpSeq)> {
         let is_ready = |peer: &Peer| !peer.is_voter && peer.follows && peer.acked >= commit;
-        self.peers.iter().filter(|(_, peer)| is_ready(peer)).map(|(node, _)| *node).collect()
+        self.peers.iter().filter(|(_, peer)| is_ready(peer)).map(|(node, peer)| (*node, peer.base)).collect()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -157,6 +160,17 @@ impl Primary {
         }
         least
     }
+}
+
+/// What keeps a primary from going on. Without others behind it nobody tells it apart from slowness: its user does, by time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    pub view: ViewNumber,
+    pub waits_for: &'static str,
+    /// How far it has come. It goes on as long as this rises.
+    pub level: OpSeq,
+    /// Who is waited for: other members, or the primary itself.
+    pub nodes: Vec<NodeId>,
 }
 
 impl Peer {
@@ -202,6 +216,27 @@ impl Machine {
         }
     }
 
+    /// What this primary waits for, unless that is the manager, a lease, or an entry to append.
+    pub fn obstacle(&self, now: Instant) -> Option<Obstacle> {
+        let Role::Primary(primary) = &self.role else { return None };
+        let lacks = |through: OpSeq| -> Vec<NodeId> {
+            let is_behind = |peer: &Peer| peer.is_voter && (!peer.follows || peer.acked < through);
+            let behind = primary.peers.iter().filter(|(_, peer)| is_behind(peer)).map(|(node, _)| *node);
+            behind.chain((self.durable < through).then_some(self.me)).collect()
+        };
+        let level = primary.least_acked(self.durable);
+        let silent = |(node, peer): (&NodeId, &Peer)| (peer.decides && !primary.reports.contains_key(node)).then_some(*node);
+        let (waits_for, level, nodes) = match primary.stage {
+            Stage::Promising => ("its own promise", level, vec![self.me]),
+            Stage::Collecting => ("reports", level, primary.peers.iter().filter_map(silent).collect()),
+            Stage::Fetching { from, .. } => ("entries", self.log.last().opseq, vec![from]),
+            Stage::Installing if now >= primary.may_begin_at => ("copies of its log", level, lacks(primary.adopted)),
+            Stage::Serving if self.commit < self.log.last().opseq => ("acknowledgements", level, lacks(self.commit.next())),
+            Stage::Installing | Stage::Asking { .. } | Stage::Serving => return None,
+        };
+        Some(Obstacle { view: self.promised, waits_for, level, nodes })
+    }
+
     pub(super) fn receive_as_primary(&mut self, from: NodeId, body: Body, now: Instant) {
         match body {
             Body::Report { id, log } => self.take_report(from, id, log, now),
@@ -236,6 +271,7 @@ impl Machine {
     fn judge_report(&mut self, from: NodeId, id: ReportId, log: &Reported, now: Instant) {
         let shared = if log.loading { None } else { self.log.shared_with(&log.views) };
         let Some(peer) = self.primary().peer(from) else { return };
+        peer.base = log.views.first().map_or(OpSeq::ZERO, |base| base.opseq);
         match shared {
             // The answer was lost; it is the same as before.
             Some(_) if peer.keep.is_some_and(|keep| keep.report == id) => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
+use crate::id::DumpId;
 use crate::limits::{MARK_REST, RESEND_AFTER};
 use crate::message::Reported;
 use types::Token;
@@ -219,4 +220,68 @@ fn nothing_is_told_before_the_promise_is_durable() {
         assert_eq!(outputs.iter().any(told), !is_primary, "{outputs:?}");
         assert!(!outputs.is_empty());
     }
+}
+
+#[test]
+fn a_primary_knows_who_holds_it_up() {
+    let mut scene = Scene::new();
+    scene.serve(&view(1, 1, &[1, 2, 3], &[], None));
+    let now = scene.now;
+    assert_eq!(scene.machine(1).obstacle(now), None, "nothing is under way");
+    scene.append(1);
+    scene.sent.retain(|(_, to, _)| *to != NodeId(3));
+    scene.settle();
+    let obstacle = scene.machine(1).obstacle(now).expect("an entry is not committed");
+    assert_eq!((obstacle.view, obstacle.level, obstacle.nodes), (ViewNumber(1), OpSeq::ZERO, vec![NodeId(3)]));
+    let next = view(2, 1, &[1, 2, 3], &[], Some(&[1, 2, 3]));
+    scene.step(1, Input::View(next.clone()));
+    scene.step(3, Input::View(next));
+    scene.settle();
+    let obstacle = scene.machine(1).obstacle(now).expect("a report is missing");
+    assert_eq!((obstacle.waits_for, obstacle.nodes), ("reports", vec![NodeId(2)]));
+}
+
+/// It may be named as a voter only if what it has beside the log reaches to where its log begins.
+#[test]
+fn a_learner_is_ready_from_where_its_log_begins() {
+    let mut scene = Scene::new();
+    scene.serve(&view(1, 1, &[1, 2], &[], None));
+    for _ in 0..LIMITS.entries {
+        scene.append(1);
+        scene.settle();
+    }
+    let through = OpSeq(LIMITS.entries as u64);
+    scene.pass(ASK_AGAIN_AFTER);
+    scene.settle();
+    (1..=2).for_each(|id| scene.step(id, Input::Released(through)));
+    scene.settle();
+    assert_eq!(scene.machine(1).log().len(), 0, "all is trimmed");
+    scene.serve(&view(2, 1, &[1, 2], &[3], Some(&[1, 2])));
+    let dump = DumpId(1);
+    assert!(scene.has(1, &Output::TakeDump { dump }));
+    scene.step(1, Input::DumpTaken { dump, at: through });
+    scene.settle();
+    scene.step(1, Input::DumpRead { dump, chunk: 0, last: true, bytes: Bytes::new() });
+    scene.settle();
+    let load_of = |(_, output): &(NodeId, Output)| if let Output::Load { load, .. } = output { Some(*load) } else { None };
+    let load = scene.outputs.iter().find_map(load_of).expect("the dump is loaded");
+    scene.step(3, Input::Loaded { load, chunk: 0 });
+    scene.settle();
+    scene.append(1);
+    scene.settle();
+    assert_eq!(scene.machine(1).ready_learners(), [(NodeId(3), through)]);
+}
+
+/// The primary's word that nothing is needed may come before its commit mark.
+#[test]
+fn what_is_released_before_it_is_known_as_committed_is_not_forgotten() {
+    let mut scene = Scene::new();
+    scene.serve(&view(1, 1, &[1, 2, 3], &[], None));
+    let through = scene.append(1).opseq;
+    scene.settle();
+    assert_eq!(scene.machine(2).commit(), OpSeq::ZERO);
+    (1..=3).for_each(|id| scene.step(id, Input::Released(through)));
+    scene.pass(MARK_REST);
+    scene.settle();
+    assert_eq!(scene.machine(1).log().len(), 0, "all have released it");
 }

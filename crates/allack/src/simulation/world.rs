@@ -312,7 +312,7 @@ impl World {
                 return;
             }
             let running = self.nodes[primary.0 as usize - 1].running.as_ref().expect("all run");
-            voters.extend(running.machine.ready_learners());
+            voters.extend(running.machine.ready_learners().into_iter().map(|(node, _)| node));
             let is_known = manager.appointment(self.now).members().count() == NODES as usize;
             if voters.len() == manager.voters.len() && is_known {
                 return;

@@ -1,6 +1,6 @@
 //! Records of all groups on their way to the node's log: what queues up while a write is on its way goes together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,6 +35,39 @@ impl Queue {
 }
 
 impl Members {
+    /// Hands a record on to the log, after all before it. A promise waits until the writes of blocks under former views have ended: that holds up its own
+    /// group alone.
+    pub(super) fn queue_record(self: &Arc<Self>, group: &Arc<Group>, record: Record) {
+        let mut held = group.held.lock();
+        match &mut *held {
+            Some(held) => held.push_back(record),
+            None if matches!(record.change, Change::Promise(_)) => {
+                *held = Some(VecDeque::from([record]));
+                let (members, group) = (self.clone(), group.clone());
+                drop(self.env.spawn(async move { members.let_go(&group).await }));
+            }
+            None => self.queue.push(group.clone(), record),
+        }
+    }
+
+    async fn let_go(&self, group: &Arc<Group>) {
+        loop {
+            let next = {
+                let mut held = group.held.lock();
+                let next = held.as_mut().and_then(VecDeque::pop_front);
+                if next.is_none() {
+                    *held = None;
+                }
+                next
+            };
+            let Some(record) = next else { return };
+            if matches!(record.change, Change::Promise(_)) {
+                group.admissions.drain().await;
+            }
+            self.queue.push(group.clone(), record);
+        }
+    }
+
     /// For as long as the node lives, or until its log fails: then its machines hear of no durable record any more.
     pub(super) async fn persist_records(self: &Arc<Self>) {
         loop {
@@ -47,11 +80,6 @@ impl Members {
     }
 
     async fn persist(self: &Arc<Self>, taken: Vec<(Arc<Group>, Record)>) -> Result<(), StoreError> {
-        for (group, record) in &taken {
-            if matches!(record.change, Change::Promise(_)) {
-                group.admissions.drain().await;
-            }
-        }
         let mut counts: BTreeMap<u32, (Arc<Group>, u64)> = BTreeMap::new();
         for (group, _) in &taken {
             counts.entry(group.number).or_insert_with(|| (group.clone(), 0)).1 += 1;

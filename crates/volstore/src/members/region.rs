@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use allack::{GroupId, OpSeq, Saved, WalStore};
+use allack::{GroupId, Saved, WalStore};
 use device::{Volume, VolumeDisk};
 use disk::{AlignedBuf, BLOCK_BYTES};
 use env::Env;
@@ -24,9 +24,8 @@ use types::DeviceId;
 use wal::{Lsn, RegionStore};
 
 use crate::limits::{GROUP_LOG, MEMBER_SEGMENT_BYTES, MEMBER_SEGMENTS};
-use crate::mirror::uuid_of_group;
 use crate::sums::{crc_of_parts, u32_at, u64_at};
-use crate::superblock::{SUPERBLOCK_SLOTS, Superblock};
+use crate::superblock::SUPERBLOCK_SLOTS;
 
 const MAGIC: &[u8; 4] = b"TvMe";
 const LAYOUT_BYTES: usize = 32;
@@ -134,15 +133,4 @@ pub async fn is_region(volumes: &[Volume]) -> bool {
         }
     }
     false
-}
-
-/// Through which entry a copy's superblock and dump have everything.
-pub async fn released(volume: &Volume, group: u32) -> Result<OpSeq, String> {
-    let mut newest: Option<Superblock> = None;
-    for slot in 0..SUPERBLOCK_SLOTS {
-        let block = volume.read_medium(slot * BLOCK_BYTES as u64, BLOCK_BYTES).await.map_err(|error| error.to_string())?;
-        let decoded = Superblock::decode(&block, &uuid_of_group(group));
-        newest = decoded.into_iter().chain(newest).max_by_key(|superblock| superblock.sequence);
-    }
-    Ok(newest.map_or(OpSeq::ZERO, |superblock| OpSeq(superblock.keep_from - 1)))
 }

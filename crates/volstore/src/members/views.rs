@@ -17,7 +17,7 @@ impl Members {
             let state = self.manager.snapshot();
             for record in state.placements() {
                 let is_mine = record.members().any(|node| node == self.me) || self.group(record.group).is_some();
-                if is_mine && let Err(error) = self.hear_of(record).await {
+                if is_mine && let Err(error) = self.hear_of(record) {
                     tracing::error!(error, group = record.group, "this node can't be a member of a placement group");
                 }
             }
@@ -27,8 +27,8 @@ impl Members {
         }
     }
 
-    async fn hear_of(self: &Arc<Self>, record: &PlacementRecord) -> Result<(), String> {
-        let group = self.begin_group(record.group).await?;
+    fn hear_of(self: &Arc<Self>, record: &PlacementRecord) -> Result<(), String> {
+        let group = self.begin_group(record.group)?;
         self.step(&group, Input::View(appointment_of(record)));
         if record.is_active {
             self.step(&group, Input::Recorded(record.view));

@@ -106,10 +106,13 @@ impl Pg {
     /// Frees what mutations below this one have given up, and no reader has. Whether anything was.
     pub fn release(&mut self, settled_below: Opseq) -> bool {
         let mut free: Vec<Arc<Content>> = Vec::new();
+        self.joined.retain(|(_, part)| part.strong_count() > 0);
+        let joined = &self.joined;
+        let is_held = |content: &Arc<Content>| joined.iter().any(|(whole, _)| whole.as_ptr() == Arc::as_ptr(content));
         for (_, contents) in self.limbo.range_mut(..settled_below) {
             contents.retain(|content| {
                 // The readers' references are made under the lock under which this is called, from a name that is gone.
-                let is_free = Arc::strong_count(content) == 1;
+                let is_free = Arc::strong_count(content) == 1 && !is_held(content);
                 if is_free {
                     free.push(content.clone());
                 }

@@ -302,6 +302,29 @@ fn blocks_wait_until_what_freed_them_is_settled() {
     world.pg.check().expect("each block has one owner");
 }
 
+/// A copy to a learner holds parts; the object that they become is another reference to the same blocks.
+#[test]
+fn blocks_of_a_completed_object_wait_for_who_holds_its_parts() {
+    let mut world = World::new();
+    let upload = UploadId([1; 16]);
+    let (content, blocks) = world.content(&mut Seeded::new(1)).expect("there is room");
+    world.place(Mutation::CreateUpload { name: name(0), upload, attributes: attributes(0) }, Vec::new(), None);
+    let part = Mutation::PutPart { name: name(0), upload, number: 1, attributes: attributes(1), content };
+    world.place(part, blocks, None);
+    (1..=2).for_each(|opseq| world.end(Opseq(opseq)));
+    let (held, _) = world.pg.contents(&Cursor::default());
+    assert_eq!(held.len(), 1);
+    let parts = vec![(1, Opseq(2))];
+    world.place(Mutation::Complete { name: name(0), upload, parts, attributes: attributes(1) }, Vec::new(), Some(1));
+    world.end(Opseq(3));
+    world.place(Mutation::Delete { name: name(0) }, Vec::new(), None);
+    world.end(Opseq(4));
+    assert!(!world.pg.release(Opseq(5)), "its part is being copied");
+    drop(held);
+    assert!(world.pg.release(Opseq(5)));
+    world.pg.check().expect("each block has one owner");
+}
+
 #[test]
 fn puts_leave_room_for_a_dump() {
     let mut pg = empty(Opseq(1));

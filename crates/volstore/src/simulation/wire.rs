@@ -1,6 +1,6 @@
-//! The network: requests between nodes of one process. Some answers are lost; a node that has ended neither asks nor answers.
+//! The network: requests between nodes of one process. Some answers are lost; a node that has ended neither asks nor answers; a link can be cut for a service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ type Services = BTreeMap<ServiceTag, Arc<dyn Service>>;
 #[derive(Default)]
 pub struct Wire {
     nodes: Mutex<BTreeMap<NodeId, (Env, Services)>>,
+    /// From a node, to a node.
+    cuts: Mutex<BTreeSet<(NodeId, NodeId, ServiceTag)>>,
 }
 
 impl Wire {
@@ -26,6 +28,16 @@ impl Wire {
         self.nodes.lock().remove(&node);
     }
 
+    /// From now on nothing of a service gets from a node to another one.
+    pub fn cut(&self, from: NodeId, to: NodeId, tag: ServiceTag) {
+        self.cuts.lock().insert((from, to, tag));
+    }
+
+    /// Ends all cuts.
+    pub fn heal(&self) {
+        self.cuts.lock().clear();
+    }
+
     pub fn is_up(&self, node: NodeId) -> bool {
         self.nodes.lock().contains_key(&node)
     }
@@ -34,6 +46,7 @@ impl Wire {
 /// The way of a node to a service of another one.
 pub struct Line {
     pub wire: Arc<Wire>,
+    pub me: NodeId,
     pub from: Env,
     pub to: NodeId,
     pub tag: ServiceTag,
@@ -51,6 +64,10 @@ impl Caller for Line {
                 return Err(CallError::NotSent { address, reason: "it is down".to_owned() });
             };
             let patience = deadline.saturating_duration_since(self.from.now());
+            if self.wire.cuts.lock().contains(&(self.me, self.to, self.tag)) {
+                self.from.sleep(patience).await;
+                return Err(unanswered("the link is cut"));
+            }
             let request = Request { payload, deadline: env.now() + patience };
             let (caller, callee) = (self.from.clone(), env.clone());
             let work = env.spawn(async move {

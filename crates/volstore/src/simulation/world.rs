@@ -13,10 +13,13 @@ use net::{CallError, Caller, ServiceTag};
 use parking_lot::Mutex;
 use subsystem::Subsystem;
 use types::NodeId;
+use types::limits::BLOCK_BYTES;
 
 use super::wire::{Line, Wire, process};
 use crate::gateway::Gateway;
 use crate::interface::VolumeEngine;
+use crate::members::Group;
+use crate::office::Office;
 use crate::part::{Objects, test_node};
 use crate::place::Place;
 use crate::store::test_support::format_options;
@@ -28,6 +31,11 @@ const NODES: u32 = 3;
 const ZONES: u64 = 320;
 
 const DISK_DELAY: Duration = Duration::from_millis(3);
+
+/// Bytes of a disk.
+fn disk_bytes() -> u64 {
+    format_options(1, ZONES).capacity_bytes.expect("it has a size")
+}
 
 pub struct World {
     seed: u64,
@@ -97,7 +105,7 @@ impl World {
         disk.set_order(CompletionOrder::Timed(DISK_DELAY));
         let (wire, from) = (self.wire.clone(), env.clone());
         let ways = Arc::new(move |to, tag| {
-            let line = Line { wire: wire.clone(), from: from.clone(), to, tag };
+            let line = Line { wire: wire.clone(), me: node, from: from.clone(), to, tag };
             Some(Arc::new(line) as Arc<dyn Caller>)
         });
         let refuses = Founding { check: Box::new(|| Err("it is a cluster".to_owned())), ..Founding::free() };
@@ -112,6 +120,56 @@ impl World {
             drop(env.spawn(task));
         }
         self.running.lock().insert(node, Running { env, objects, _device: device });
+    }
+
+    pub fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    pub fn disk(&self, node: NodeId) -> SimDisk {
+        self.disks.lock()[&node].clone()
+    }
+
+    /// A node's office of a group.
+    pub fn office(&self, node: NodeId, group: u32) -> Option<Arc<Office>> {
+        self.running.lock().get(&node)?.objects.place().office(group)
+    }
+
+    /// A node's member of a group.
+    pub fn member(&self, node: NodeId, group: u32) -> Option<Arc<Group>> {
+        let place = self.running.lock().get(&node)?.objects.place().clone();
+        place.members()?.group(group)
+    }
+
+    /// A node that is down gets another disk, which is empty.
+    pub async fn replace_disk(&self, node: NodeId) {
+        let env = Env::simulated(self.seed + 1);
+        let disk = SimDisk::new(&env, SimOptions { seed: self.seed * 10 + 9, ..SimOptions::default() });
+        Device::format(&disk, &env, &format_options(node.0, ZONES)).await.expect("formats");
+        self.disks.lock().insert(node, disk);
+    }
+
+    /// Where these bytes stand on a node's disk.
+    pub fn find(&self, node: NodeId, is_it: impl Fn(&[u8]) -> bool) -> Vec<u64> {
+        let disk = self.disk(node);
+        let blocks = (0..disk_bytes()).step_by(BLOCK_BYTES);
+        blocks.filter(|at| is_it(&disk.peek(*at, BLOCK_BYTES))).collect()
+    }
+
+    /// Waits until something is so.
+    pub async fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..3000 {
+            if is_so() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let state = self.manager.snapshot();
+        panic!("seed {}: never: {what}: {:#?}", self.seed, state.placements().collect::<Vec<_>>());
     }
 
     /// SIGKILL.
@@ -175,7 +233,7 @@ impl World {
     pub async fn ask_blocks(&self, node: NodeId, question: BlockQuestion) -> Result<BlockAnswer, CallError> {
         let from = Env::simulated(self.seed);
         let deadline = from.now() + Duration::from_secs(5);
-        let line = Line { wire: self.wire.clone(), from, to: node, tag: ServiceTag::OBJECT_BLOCKS };
+        let line = Line { wire: self.wire.clone(), me: question.from, from, to: node, tag: ServiceTag::OBJECT_BLOCKS };
         let answer = line.call(question.encode(), deadline).await?;
         Ok(BlockAnswer::decode(answer).expect("an answer"))
     }

@@ -92,6 +92,9 @@ impl Inner {
             }
             let settled_below = self.volumes.settled_below();
             let record = Record { settled_below, ..longest };
+            if !matches!(record.mutation, Mutation::Revoke { .. }) && !log.has_room(bytes) {
+                return Err(self.not_logged(&LogError::Full));
+            }
             let (opseq, pending) = match log.append(room, record.encode()) {
                 Ok(appended) => appended,
                 Err(error) => {
@@ -109,6 +112,7 @@ impl Inner {
             (opseq, pending)
         };
         let (written, logged) = join(self.write(writes), pending).await;
+        // What fails here stays pending: whether it has taken effect is known at the next start.
         logged.map_err(|error| self.not_logged(&error))?;
         written?;
         {

@@ -13,6 +13,7 @@ use super::Inner;
 use crate::content::Extent;
 use crate::dump::{ChunkPlace, chunk_room, encode_chunk};
 use crate::limits::{CHUNK_BLOCKS, DUMP_RETRY, HOLD_AT_SEGMENTS};
+use crate::name::Opseq;
 use crate::pg::Cursor;
 use crate::superblock::Superblock;
 
@@ -55,7 +56,8 @@ impl Inner {
         drop(self.env.spawn(work));
     }
 
-    pub(super) async fn dump(self: &Arc<Self>) -> Result<(), EngineError> {
+    /// The first record that is needed behind it.
+    pub(super) async fn dump(self: &Arc<Self>) -> Result<Opseq, EngineError> {
         let _turn = self.dumping.lock().await;
         let (keep_from, former) = {
             let state = self.state.lock();
@@ -95,7 +97,7 @@ impl Inner {
         self.counters.dumps.fetch_add(1, Ordering::Relaxed);
         self.counters.dump_bytes.fetch_add(dump.written, Ordering::Relaxed);
         self.changed.notify_waiters();
-        Ok(())
+        Ok(keep_from)
     }
 
     /// Writes as many rows as one chunk takes.

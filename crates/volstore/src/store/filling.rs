@@ -11,11 +11,14 @@ use super::reading::blocks_of;
 use super::{Inner, Store};
 use crate::content::Content;
 use crate::mirror::Mirror;
+use crate::name::Opseq;
 use crate::pg::Cursor;
+#[cfg(test)]
+use {crate::record::Mutation, futures_util::future::join_all};
 
 impl Store {
-    /// Copies what there is to the learners of a mirror, and writes the names anew. They have all then, unless they were broken meanwhile.
-    pub async fn fill(&self, mirror: &Mirror) -> Result<(), EngineError> {
+    /// Copies what there is to the learners of a mirror. With the names, which are written after that, they have all.
+    pub async fn copy_to(&self, mirror: &Mirror) -> Result<(), EngineError> {
         let mut cursor = Some(Cursor::default());
         while let Some(from) = cursor {
             let (contents, next) = self.inner.state.lock().pg.contents(&from);
@@ -24,6 +27,11 @@ impl Store {
             }
             cursor = next;
         }
+        Ok(())
+    }
+
+    /// Writes the names to all copies; the first entry of the log that is needed behind it.
+    pub async fn write_names(&self) -> Result<Opseq, EngineError> {
         self.inner.dump().await
     }
 
@@ -34,11 +42,27 @@ impl Store {
         while let Some(from) = cursor {
             let (contents, next) = self.inner.state.lock().pg.contents(&from);
             for piece in contents.iter().flat_map(|content| &content.pieces) {
-                lacking += self.inner.volumes.lacking_copies(piece).await?.len();
+                lacking += self.inner.volumes.lacking_copies(piece).await?;
             }
             cursor = next;
         }
         Ok(lacking)
+    }
+
+    /// Fills the log with marks while no dump is made, and logs behind that what a start does.
+    #[cfg(test)]
+    pub(crate) async fn fill_log_and_revoke(&self) -> Result<(), EngineError> {
+        let inner = &self.inner;
+        let _no_dump = inner.dumping.lock().await;
+        let mark = || inner.commit(Mutation::Mark, Default::default(), None);
+        let full = loop {
+            let marks = join_all(std::iter::repeat_with(mark).take(256)).await;
+            if let Some(error) = marks.into_iter().find_map(Result::err) {
+                break error;
+            }
+        };
+        assert!(matches!(full, EngineError::Busy { .. }), "{full}");
+        inner.commit(Mutation::Revoke { revoked: Vec::new() }, Default::default(), None).await.map(drop)
     }
 
     /// Whether this node may answer from what it holds.

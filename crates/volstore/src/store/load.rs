@@ -183,6 +183,9 @@ async fn finish(
 
 /// A group's store, from its volume and the entries of its log. All copies that count have the superblock of this node's copy behind it: another copy may have
 /// had one whose dump is not whole everywhere.
+///
+/// Nothing is written before the superblock's dump is read and the log is known to go on behind it. A slot that has rotted leaves the superblock before, whose
+/// dump and entries may be gone: then another member opens the group with its own.
 pub async fn load_group(
     home: LogicalVolume,
     log: PgLog,
@@ -200,22 +203,32 @@ pub async fn load_group(
         }
         None => return Err(corrupt(&home, "the superblock (its copy on this node has none)")),
     };
-    let offset = superblock.slot() * BLOCK_BYTES as u64;
-    home.write(offset, superblock.encode(&home.uuid())).await.map_err(|error| refusal(&error))?;
-    home.flush().await.map_err(|error| refusal(&error))?;
     let space = Some(space_of(&home, SUPERBLOCK_SLOTS));
     let mut pg = Pg::new(vec![space], Some(home_index), Opseq(superblock.keep_from));
     let dump = load_dump(&home, home_index, &superblock, &mut pg).await?;
+    let needed = entries_behind(&superblock, entries, next).map_err(|what| corrupt(&home, &what))?;
     let mut replay = Replay::default();
-    for (opseq, bytes) in entries.into_iter().filter(|(opseq, _)| opseq.0 >= superblock.keep_from) {
+    for (opseq, bytes) in needed {
         let record = Record::decode(&bytes);
         replay.push(opseq, record.map_err(|reason| corrupt(&home, &format!("entry {} of the log ({reason})", opseq.0)))?);
     }
+    let offset = superblock.slot() * BLOCK_BYTES as u64;
+    home.write(offset, superblock.encode(&home.uuid())).await.map_err(|error| refusal(&error))?;
+    home.flush().await.map_err(|error| refusal(&error))?;
+    log.note_opened(Opseq(superblock.keep_from)).await;
     let revoked = finish(&home, &volumes, &mut pg, replay, dump).await?;
-    if pg.next() != next {
-        return Err(corrupt(&home, &format!("the log (entry {} comes next, and {} is expected)", next.0, pg.next().0)));
-    }
+    assert_eq!(pg.next(), next, "all entries were replayed");
     Ok(Loaded { volumes, obstacle: None, state: state_of(pg, Some(superblock)), log: Some(log), revoked })
+}
+
+/// The entries that a superblock needs; what is wrong if the log does not have all of them.
+fn entries_behind(superblock: &Superblock, entries: Vec<(Opseq, Bytes)>, next: Opseq) -> Result<Vec<(Opseq, Bytes)>, String> {
+    let needed: Vec<(Opseq, Bytes)> = entries.into_iter().filter(|(opseq, _)| opseq.0 >= superblock.keep_from).collect();
+    let first = needed.first().map_or(next, |(opseq, _)| *opseq);
+    if first.0 != superblock.keep_from {
+        return Err(format!("the log (it begins with entry {}, and {} is needed)", first.0, superblock.keep_from));
+    }
+    Ok(needed)
 }
 
 /// The volumes by the superblock's table. Devices that are not in it get numbers, which are durable before they are used.
@@ -290,4 +303,29 @@ async fn missing_content(volumes: &Volumes, replay: &Replay) -> Result<BTreeSet<
     };
     let missing: Vec<Option<Opseq>> = stream::iter(doubts).map(looking).buffer_unordered(LOAD_READS).try_collect().await?;
     Ok(missing.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::entries_behind;
+    use crate::name::Opseq;
+    use crate::superblock::Superblock;
+
+    #[test]
+    fn a_log_that_begins_behind_what_the_superblock_needs_is_refused() {
+        let superblock = Superblock { keep_from: 5, ..Superblock::first(0, Vec::new()) };
+        let behind = |opseqs: std::ops::Range<u64>, next| {
+            let entries = opseqs.map(|opseq| (Opseq(opseq), Bytes::new())).collect();
+            entries_behind(&superblock, entries, Opseq(next)).map(|needed| needed.len())
+        };
+        assert_eq!(behind(3..8, 8), Ok(3));
+        assert_eq!(behind(5..8, 8), Ok(3));
+        assert_eq!(behind(3..5, 5), Ok(0));
+        assert_eq!(behind(0..0, 5), Ok(0), "all was given up, and nothing came after");
+        behind(6..8, 8).expect_err("entry 5 is missing");
+        behind(0..0, 8).expect_err("entries 5 to 7 are missing");
+        behind(1..3, 3).expect_err("entries 3 and 4 are missing");
+    }
 }

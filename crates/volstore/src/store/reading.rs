@@ -12,7 +12,7 @@ use types::limits::BLOCK_BYTES;
 use disk::AlignedBuf;
 
 use super::{Inner, NO_LEASE, Store, refusal, unavailable};
-use crate::blocks::{LogicalVolume, Way};
+use crate::blocks::{BlockError, LogicalVolume, Way};
 use crate::content::{Content, Extent, Object, Piece, VolumeIndex};
 use crate::limits::SUM_BYTES;
 use crate::log::Volumes;
@@ -123,46 +123,69 @@ impl Volumes {
 
     /// Whether the medium has all bytes of a piece. A copy that lacks them gets them from one that has them.
     pub async fn ensure_piece(&self, piece: &Piece) -> Result<bool, EngineError> {
-        let lacking = self.lacking_copies(piece).await?;
-        if lacking.is_empty() {
+        let Copies { whole, lacking, unreadable } = self.look_at_copies(piece).await?;
+        if lacking.is_empty() && unreadable.is_empty() {
             return Ok(true);
         }
-        let Some(good) = self.whole_piece(piece).await? else { return Ok(false) };
+        let Some(good) = whole else {
+            // A copy that was read has not got it, so it was never answered. Where none could be read it may be there.
+            return unreadable
+                .into_iter()
+                .next()
+                .filter(|_| lacking.is_empty())
+                .map_or(Ok(false), |(_, error)| Err(error.into()));
+        };
         env::mark("volume engine: a copy was mended");
-        for copy in lacking {
+        for copy in unreadable.into_iter().map(|(copy, _)| copy).chain(lacking) {
             for (extent, blocks) in blocks_of(piece, &good) {
-                let repaired = self.get(extent.volume)?.repair(copy, extent.offset(), blocks).await;
-                repaired.map_err(|error| refusal(&error))?;
+                let volume = self.get(extent.volume)?;
+                let repaired = volume.repair(copy, extent.offset(), blocks).await;
+                repaired.map_err(|error| volume.blame(copy, error)).map_err(ReadError::from)?;
             }
         }
         Ok(true)
     }
 
-    /// Copies that lack bytes of a piece.
-    pub async fn lacking_copies(&self, piece: &Piece) -> Result<Vec<usize>, EngineError> {
-        let mut lacking = Vec::new();
+    /// Reads all copies of a piece. A copy that does not answer at all is to blame for the error.
+    async fn look_at_copies(&self, piece: &Piece) -> Result<Copies, EngineError> {
+        let mut copies = Copies::default();
         for copy in 0..self.copies_of(piece)? {
-            let bytes = self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await?;
-            if !is_whole(piece, &bytes) {
-                lacking.push(copy);
+            match self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await {
+                Ok(bytes) if is_whole(piece, &bytes) => copies.whole = Some(bytes),
+                Ok(_) => copies.lacking.push(copy),
+                Err(ReadError::Blocks(error)) if error.is_bad_block() => copies.unreadable.push((copy, error.into())),
+                Err(ReadError::Blocks(error)) => {
+                    let volume = self.get(piece.extents[0].volume)?;
+                    return Err(refusal(&volume.blame(copy, error)));
+                }
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(lacking)
+        Ok(copies)
     }
 
-    /// Bytes of a piece, as any copy has them that is right.
+    /// How many copies lack bytes of a piece.
+    #[cfg(test)]
+    pub async fn lacking_copies(&self, piece: &Piece) -> Result<usize, EngineError> {
+        let Copies { lacking, unreadable, .. } = self.look_at_copies(piece).await?;
+        Ok(lacking.len() + unreadable.len())
+    }
+
+    /// Bytes of a piece, as any copy has them that is right. None if all were read and none is right.
     pub async fn whole_piece(&self, piece: &Piece) -> Result<Option<Bytes>, EngineError> {
+        let mut unread = None;
         for copy in 0..self.copies_of(piece)? {
-            let read = self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await;
-            if let Some(bytes) = read.ok().filter(|bytes| is_whole(piece, bytes)) {
-                return Ok(Some(bytes));
+            match self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await {
+                Ok(bytes) if is_whole(piece, &bytes) => return Ok(Some(bytes)),
+                Ok(_) => {}
+                Err(error) => unread = Some(error),
             }
         }
-        Ok(None)
+        unread.map_or(Ok(None), |error| Err(error.into()))
     }
 
     /// Bytes of a piece from a block's start on, of one copy.
-    async fn read_blocks(&self, piece: &Piece, bytes: Range<usize>, copy: usize, way: Way) -> Result<Bytes, EngineError> {
+    async fn read_blocks(&self, piece: &Piece, bytes: Range<usize>, copy: usize, way: Way) -> Result<Bytes, ReadError> {
         let (from, to) = (bytes.start, bytes.end);
         let (first, end) = (from / BLOCK_BYTES, to.div_ceil(BLOCK_BYTES));
         let mut runs: Vec<(Extent, usize)> = Vec::new();
@@ -178,7 +201,7 @@ impl Volumes {
         let reading = runs.iter().map(async |(extent, count)| {
             let volume = self.get(extent.volume)?;
             let (offset, len) = (extent.offset(), count * BLOCK_BYTES);
-            volume.read(copy, offset, len, way).await.map_err(|error| refusal(&error))
+            Ok::<_, ReadError>(volume.read(copy, offset, len, way).await?)
         });
         let mut bufs = try_join_all(reading).await?;
         if let [_] = bufs[..] {
@@ -189,6 +212,44 @@ impl Volumes {
         bufs.iter().for_each(|buf| bytes.extend_from_slice(buf));
         bytes.truncate(to - from);
         Ok(bytes.freeze())
+    }
+}
+
+/// What the copies of a piece have.
+#[derive(Default)]
+struct Copies {
+    whole: Option<Bytes>,
+    /// Their bytes are others.
+    lacking: Vec<usize>,
+    /// Their media refuse to read them.
+    unreadable: Vec<(usize, ReadError)>,
+}
+
+/// Why blocks of a copy were not read.
+enum ReadError {
+    /// The copy's volume is missing.
+    Missing(EngineError),
+    Blocks(BlockError),
+}
+
+impl From<EngineError> for ReadError {
+    fn from(error: EngineError) -> ReadError {
+        ReadError::Missing(error)
+    }
+}
+
+impl From<BlockError> for ReadError {
+    fn from(error: BlockError) -> ReadError {
+        ReadError::Blocks(error)
+    }
+}
+
+impl From<ReadError> for EngineError {
+    fn from(error: ReadError) -> EngineError {
+        match error {
+            ReadError::Missing(error) => error,
+            ReadError::Blocks(error) => refusal(&error),
+        }
     }
 }
 
