@@ -14,9 +14,10 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use types::NodeId;
 
-use super::ask::{Answer, Change, ChangeWhat, CopyError, What};
+use super::ask::{Answer, Ask, Change, ChangeWhat, Copy, CopyError, What};
 use super::elsewhere::Counting;
 use super::limits::{ALIGN_PATIENCE, PIECE, SUMS};
 use super::members::Seat;
@@ -158,21 +159,36 @@ impl Reign {
             Err(DataError::Damaged { .. }) => {}
             Err(error) => return Err(AlignError::Own(error)),
         }
+        self.may_decide(seat, extent, bytes.start)?;
         match self.counting(seat, extent, bytes.start, len).await {
             Counting::Unknown(node, error) => Err(AlignError::Unknown(node, error)),
-            known => Ok(known),
+            Counting::Of(node, data) => {
+                self.write_own(extent, bytes.start, data.clone()).await?;
+                Ok(Counting::Of(node, data))
+            }
+            Counting::Nobodys => Ok(Counting::Nobodys),
         }
     }
 
-    /// Changes may be under way at a first comparison: what a copy in sync lacks then it may have soon.
-    fn may_give_up(&self, seat: &Seat, extent: ExtentId, offset: u64) -> Result<(), AlignError> {
+    /// What counts is written here too. Or the checksum would go on to say what this copy had: a copy that is rebuilt and has that would be left so.
+    async fn write_own(&self, extent: ExtentId, offset: u64, data: Bytes) -> Result<(), AlignError> {
+        let what = What::Change(Change { extent, what: ChangeWhat::Overwrite { offset, data } });
+        match self.realm.own.ask(Ask { pass: self.own_pass(), boot: self.realm.own.boot(), what }).await {
+            // The other copy ends within the block: the rest of it is damaged here.
+            Ok(_) | Err(CopyError::Data(DataError::Damaged { .. })) => Ok(()),
+            Err(CopyError::Data(error)) => Err(AlignError::Own(error)),
+            Err(CopyError::NotAdmitted(_) | CopyError::Silent(_)) => Err(AlignError::Over),
+        }
+    }
+
+    /// Changes may begin during a first comparison: what a copy in sync has then it may not have any more.
+    fn may_decide(&self, seat: &Seat, extent: ExtentId, offset: u64) -> Result<(), AlignError> {
         let standing = self.standing.lock();
         let is_last_word = standing.role(seat.node) == Role::InSync || standing.holds(extent);
         if is_last_word { Ok(()) } else { Err(AlignError::Own(DataError::Damaged { extent, offset })) }
     }
 
     async fn give_up_there(&self, seat: &Seat, extent: ExtentId, offset: u64) -> Result<(), AlignError> {
-        self.may_give_up(seat, extent, offset)?;
         let block = offset / BLOCK;
         tracing::error!(?extent, block, node = %seat.node, "a block of a file is damaged on all copies in sync: it is given up");
         self.punch_there(seat, extent, block * BLOCK..(block + 1) * BLOCK).await
@@ -214,10 +230,7 @@ impl Reign {
             self.check()?;
             let (data, is_given_up) = match self.counting_block(seat, extent, &part).await? {
                 Counting::Of(_, data) => (data, false),
-                _ => {
-                    self.may_give_up(seat, extent, part.start)?;
-                    (vec![0; (part.end - part.start) as usize].into(), true)
-                }
+                _ => (vec![0; (part.end - part.start) as usize].into(), true),
             };
             self.change_there(seat, extent, ChangeWhat::Append { offset: part.start, data }).await?;
             // Bytes behind the end of a block that a copy in sync has were never acknowledged.
