@@ -19,6 +19,9 @@ const POLL_INTERVAL_MS: u64 = 50;
 const LEFT_OUT_CODE: i32 = 77;
 const LEFT_OUT_LINE: &str = "left out: ";
 
+/// Cargo sets it for this program. A crate of C code would be built anew for a cargo that has it, and after that for one that has it not.
+pub const MANIFEST_VARIABLE: &str = "CARGO_MANIFEST_DIR";
+
 /// What to run, and for how long at most.
 pub struct Step {
     pub name: &'static str,
@@ -117,6 +120,7 @@ impl Step {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(key, value)| (*key, value.as_str())))
+            .env_remove(MANIFEST_VARIABLE)
             .current_dir(root)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

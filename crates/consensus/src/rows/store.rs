@@ -3,10 +3,11 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use kv::{Batch, CommitError, Kv, KvRead, PersistError, ReadError};
+use kv::{Batch, CommitError, Kv, KvRead, PersistError, ReadError, Visit};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::Row;
 use crate::id::GroupId;
 use crate::limits::{GIVEN_UP_ROWS, LOAD_ROWS};
 use crate::machine::RowChange;
@@ -119,7 +120,7 @@ impl RowStore {
     }
 
     /// Rows of the next generation.
-    pub(crate) fn put_next(&self, generation: u64, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), RowsError> {
+    pub(crate) fn put_next(&self, generation: u64, rows: Vec<Row>) -> Result<(), RowsError> {
         assert!(generation > self.generation(), "rows that come in are not the state's");
         let mut batch = Batch::new();
         for (key, value) in rows {
@@ -205,11 +206,7 @@ pub(crate) struct RowSnapshot {
 
 impl RowSnapshot {
     /// Visits the rows behind a key, by their keys, until it breaks.
-    pub(crate) fn scan(
-        &self,
-        after: Option<&[u8]>,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), ReadError> {
+    pub(crate) fn scan(&self, after: Option<&[u8]>, visit: Visit<'_>) -> Result<(), ReadError> {
         let prefix = &self.prefix;
         let strip = &mut |key: &[u8], value: &[u8]| {
             let row = key.strip_prefix(prefix.as_slice());
@@ -223,7 +220,7 @@ impl RowSnapshot {
     }
 
     /// The rows in slices.
-    pub(crate) fn slices(&self, take: &mut dyn FnMut(Vec<(Vec<u8>, Vec<u8>)>) -> ControlFlow<()>) -> Result<(), ReadError> {
+    pub(crate) fn slices(&self, take: &mut dyn FnMut(Vec<Row>) -> ControlFlow<()>) -> Result<(), ReadError> {
         let mut slice = Vec::with_capacity(LOAD_ROWS);
         let mut has_ended = false;
         self.scan(None, &mut |key, value| {

@@ -13,6 +13,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crc_fast::{CrcAlgorithm, Digest};
 use kv::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ReadError};
 
+use super::Row;
 use super::store::RowSnapshot;
 use crate::limits::SNAPSHOT_PIECE_BYTES;
 
@@ -92,7 +93,7 @@ impl RowWriter {
     }
 
     /// Takes a piece: the rows that have come to their end with it.
-    pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RowLengthError> {
+    pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<Row>, RowLengthError> {
         self.rest.extend_from_slice(piece);
         self.digest.update(piece);
         self.bytes += piece.len() as u64;

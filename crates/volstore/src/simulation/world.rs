@@ -39,6 +39,7 @@ fn disk_bytes() -> u64 {
 
 pub struct World {
     seed: u64,
+    env: Env,
     manager: Arc<Manager>,
     wire: Arc<Wire>,
     disks: Mutex<BTreeMap<NodeId, SimDisk>>,
@@ -69,6 +70,7 @@ impl World {
         manager.create_bucket(bucket).await.expect("a bucket is made");
         let world = World {
             seed,
+            env: env.clone(),
             manager,
             wire: Arc::default(),
             disks: Mutex::new(disks),
@@ -158,6 +160,10 @@ impl World {
         let disk = self.disk(node);
         let blocks = (0..disk_bytes()).step_by(BLOCK_BYTES);
         blocks.filter(|at| is_it(&disk.peek(*at, BLOCK_BYTES))).collect()
+    }
+
+    pub fn now(&self) -> env::Instant {
+        self.env.now()
     }
 
     /// Waits until something is so.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::{PROGRAM, PROGRAM_TESTS as TESTS, PYTHON};
-use crate::step::{Outcome, Step};
+use crate::step::{MANIFEST_VARIABLE, Outcome, Step};
 use crate::workspace::cargo;
 
 const NAME: &str = "cluster smoke";
@@ -45,6 +45,7 @@ fn step(root: &Path, histories: &Path) -> Step {
 fn built_tests(root: &Path) -> Result<Option<PathBuf>> {
     let output = Command::new(cargo())
         .args(["test", "--locked", "--workspace", "--test", TESTS, "--no-run", "--quiet", "--message-format=json"])
+        .env_remove(MANIFEST_VARIABLE)
         .current_dir(root)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
