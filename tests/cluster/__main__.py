@@ -11,7 +11,7 @@ with `files:` where the clients are programs on the mounts of a file volume, and
 Needs root, `ip`, `nsenter`, `mkfs.ext4` for the disks, `/dev/fuse` for files, cargo, and a Python with boto3 (`./test` makes one:
 target/venv/bin/python). Builds the program first. Nothing of the machine's own network is touched.
 
-`--smoke` is the part of it that `./test` runs: four faults in one to two minutes, all that was seen judged, and nobody timed. Where the machine
+`--smoke` is the part of it that `./test` runs: four faults in one to two minutes, all that was seen judged, and nothing timed. Where the machine
 gives no network namespaces it says so and exits with 77.
 """
 

@@ -36,7 +36,7 @@ class Register:
 
     def __init__(self):
         self.begins, self.ends = [0.0], [0.0]
-        # What was there when nobody wrote.
+        # What was there when no client wrote.
         self.floor = ABSENT
 
     def take(self, write):
@@ -64,7 +64,7 @@ class Register:
             elif version < seen:
                 wrong.append(f"{key}: {read} found an old version, {seen} was read before")
             elif version >= len(self.begins) or self.begins[version] > read["ends"]:
-                wrong.append(f"{key}: {read} found a version that nobody had written")
+                wrong.append(f"{key}: {read} found a version that no client had written")
         return wrong
 
 
@@ -80,7 +80,7 @@ def judge_log(found, appends, reads):
             wrong.append(f"log: record {number} of {writer} is there twice")
         places[writer, number] = place
     by_name = {(append["writer"], append["number"]): append for append in appends}
-    wrong += [f"log: nobody appended {name}" for name in places if name not in by_name]
+    wrong += [f"log: no client appended {name}" for name in places if name not in by_name]
     wrong += [f"log: acknowledged and lost: {one}" for name, one in by_name.items() if one.get("is") == "ok" and name not in places]
     newest = 0.0
     for writer, number, _ in records:

@@ -3,7 +3,7 @@ model of a few directories gives the same answers.
 
 A state is the set of all names: (directory, name, inode, whether that is a directory). An operation is a dictionary: what it does (`do`), in
 which directory (`at`: inode number and name; `to` of a rename), `begins` and `ends`, and its outcome: `is` is "ok", the name of an errno, or
-nothing where nobody can tell. Inode numbers are never used again, so they say which file was found. Who made a directory does not hear its
+nothing where it can't be told. Inode numbers are never used again, so they say which file was found. Who made a directory does not hear its
 number: it is a symbol until somebody finds it.
 """
 

@@ -336,7 +336,7 @@ class Contents(Worker):
         self.judged(what, key, self.note(what, work))
 
     def judged(self, what, key, found):
-        """Adds the version that was found; a register that nobody has written is absent, or all zeros."""
+        """Adds the version that was found; a register that was never written is absent, or all zeros."""
         try:
             what["version"] = ABSENT if found is None or not any(found) else version_of(key, found)
         except ValueError as error:

@@ -93,7 +93,7 @@ class Files:
             self.history += [one | {"mount": number // (NAMERS + 1)} for one in taken["history"]]
 
     def tally(self, begins, ends):
-        """How long nobody, and each mount, was served; of what ended in a while."""
+        """How long no mount, and each mount, was served; of what ended in a while."""
         self.begins, self.whole = begins, ends
         tally = {}
         for is_write, kind in ((True, "write"), (False, "read")):
@@ -112,7 +112,7 @@ class Files:
         return tally
 
     def judge(self, everything):
-        """What was seen, and what of it is wrong. Nobody writes, and the cluster is whole."""
+        """What was seen, and what of it is wrong. No client writes, and the cluster is whole."""
         reads = collections.defaultdict(list)
         for one in sorted(self.history, key=lambda one: one["begins"]):
             if one["do"] == "write":
@@ -168,7 +168,7 @@ class Files:
         return reads
 
     def look_at_logs(self):
-        """Nobody has changed the logs of earlier rounds since."""
+        """The logs of earlier rounds have not changed since."""
         for number, mount in enumerate(self.mounts):
             for round in self.logs:
                 found = within((mount / f"log-{round}").read_bytes)

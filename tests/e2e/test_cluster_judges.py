@@ -124,7 +124,7 @@ LOGS = {
     "all that were answered": (True, RECORDS[0] + RECORDS[2]),
     "one less": (False, RECORDS[0] + RECORDS[1]),
     "one twice": (False, WHOLE + RECORDS[2]),
-    "one that nobody has appended": (False, WHOLE + file_contents.record_of(1, 2, 200)),
+    "one that was never appended": (False, WHOLE + file_contents.record_of(1, 2, 200)),
     "an earlier one behind a later one": (False, RECORDS[2] + RECORDS[1] + RECORDS[0]),
     "a part of one": (False, WHOLE[:-1]),
     "zeros in between": (False, RECORDS[0] + bytes(200) + RECORDS[2]),

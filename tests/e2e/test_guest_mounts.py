@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SERVER, free_port, wait_until_it_listens
-from nodes import LIMIT_S, Cluster, wait_until
+from conftest import SERVER, free_port
+from nodes import LIMIT_S, Cluster, Node, wait_until
 
 # The first of the addresses of this machine that the nodes of the cluster have; other tests use others.
 FIRST_ADDRESS = "127.0.86.1"
@@ -107,27 +107,22 @@ def test_a_guest_of_a_cluster_goes_on_when_its_node_dies(folder):
 
 
 def test_a_key_opens_its_volume_and_nothing_else_over_tls(folder):
-    data, guest = folder / "data", folder / "guest"
+    guest = folder / "guest"
     guest.mkdir()
     address = f"127.0.0.1:{free_port()}"
-    trilith("cluster", "init", "--tls", "--cluster-addr", address, "--data", str(data))
-    s3 = free_port()
-    command = [SERVER, "serve", "--data", str(data), "--device-size", "1GiB"]
-    command += ["--s3-addr", f"127.0.0.1:{s3}", "--admin-addr", f"127.0.0.1:{free_port()}"]
-    with open(folder / "server.log", "wb") as log:
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    trilith("cluster", "init", "--tls", "--cluster-addr", address, "--data", str(folder / "data"))
+    node = Node(folder, "1GiB")
     try:
-        wait_until_it_listens(server, s3, folder)
         for name in ("home", "other"):
-            trilith("volume", "create", name, "--data", str(data))
-        keys = {name: trilith("volume", "key", name, "--data", str(data)).strip() for name in ("home", "other")}
+            node.run("volume", "create", name)
+        keys = {name: node.run("volume", "key", name).strip() for name in ("home", "other")}
         mount = ("mount", "home", str(guest), "--cluster", address, "--detach")
 
         trilith(*mount, key=keys["other"], refused="the key is that of volume other")
         trilith(*mount, key=keys["home"][:-2] + ("00" if keys["home"][-2:] != "00" else "01"), refused="was not reached")
         trilith(*mount, key="trilith2.1.2", refused="the key of a volume looks like")
         trilith(*mount, refused="TRILITH_VOLUME_KEY")
-        token = trilith("cluster", "token", "--data", str(data)).strip()
+        token = node.run("cluster", "token").strip()
         trilith(*mount, key=token, refused="the key of a volume looks like")
         # A key is no token: nothing joins with it.
         joining = ("cluster", "join", keys["home"], "--via", address, "--cluster-addr", f"127.0.0.1:{free_port()}")
@@ -138,9 +133,8 @@ def test_a_key_opens_its_volume_and_nothing_else_over_tls(folder):
         content = os.urandom(300 * KIB + 7)
         write(guest / "file", content)
         assert read(guest / "file") == content
-        trilith("volume", "rm", "home", "--force", "--data", str(data))
+        node.run("volume", "rm", "home", "--force")
         with pytest.raises(OSError):
             write(guest / "another", content)
     finally:
-        server.terminate()
-        server.wait(timeout=30)
+        node.stop()

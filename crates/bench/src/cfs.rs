@@ -10,7 +10,7 @@
 //!   outcome ─── samples ──► report: CSV, Markdown, plots
 //! ```
 //!
-//! It starts no system and knows none: whoever runs it mounts what is to be compared, and says what an answered call is worth on each. The
+//! It starts no system and knows none: the person that runs it mounts what is to be compared, and says what an answered call is worth on each. The
 //! paper's processes are threads here, each with a working directory of its own.
 
 mod args;

@@ -64,7 +64,7 @@ pub const KEPT_ENTRIES_BESIDE_ROWS: u64 = 16_384;
 pub const MAX_KEPT_BYTES_BESIDE_ROWS: usize = 64 * 1024 * 1024;
 /// Rows in one batch when a generation of them is given up.
 pub const GIVEN_UP_ROWS: usize = 4096;
-/// Rows that a machine takes in at once, while nobody looks at it.
+/// Rows that a machine takes in at once, while no reader looks at it.
 pub const LOAD_ROWS: usize = 1024;
 
 /// How often a leader makes itself heard.

@@ -32,7 +32,7 @@ pub(crate) use stream::RowReader;
 /// A row: key and value.
 type Row = (Vec<u8>, Vec<u8>);
 
-/// Does what may wait for a device where nobody else waits for the thread. In a simulation it is done here.
+/// Does what may wait for a device where no other task waits for the thread. In a simulation it is done here.
 pub(crate) async fn aside<T: Send + 'static>(waits: bool, work: impl FnOnce() -> T + Send + 'static) -> Result<T, RowsError> {
     match waits {
         true => tokio::task::spawn_blocking(work).await.map_err(|_| RowsError::Ended),

@@ -177,7 +177,7 @@ mod tests {
         let next = next_view(&stuck, &nodes(&[1, 2, 4]), INACTIVE_PATIENCE).expect("another view");
         assert_eq!((next.primary, next.voters), (NodeId(2), nodes(&[1, 4, 2])), "node 4 may lack something");
         let alone = PlacementRecord { is_active: false, ..record(&[1], &[]) };
-        assert_eq!(next_view(&alone, &nodes(&[1, 2]), INACTIVE_PATIENCE), None, "nobody else has everything");
+        assert_eq!(next_view(&alone, &nodes(&[1, 2]), INACTIVE_PATIENCE), None, "no other node has everything");
     }
 
     #[test]

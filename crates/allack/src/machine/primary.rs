@@ -162,7 +162,7 @@ impl Primary {
     }
 }
 
-/// What keeps a primary from going on. Without others behind it nobody tells it apart from slowness: its user does, by time.
+/// What keeps a primary from going on. It can't be told from slowness here: the user of the machine decides, by time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     pub view: ViewNumber,

@@ -1,6 +1,6 @@
 //! A closed loop: so many workers, each with one operation on its way, over objects that a catalogue knows.
 //!
-//! An object that a worker uses is out of the catalogue meanwhile: nobody reads what another one deletes.
+//! An object that a worker uses is out of the catalogue meanwhile: no worker reads what another one deletes.
 
 use super::subject::Subject;
 use crate::clock;

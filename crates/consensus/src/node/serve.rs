@@ -146,7 +146,7 @@ impl Inner {
         if found > SNAPSHOT_PIECE_BYTES {
             return Err(format!("a piece of {found} bytes; at most {SNAPSHOT_PIECE_BYTES} are allowed"));
         }
-        // Goes on when nobody waits for the answer any more.
+        // Goes on when the sender waits for the answer no more.
         let taken = self.env.spawn(take_rows(member, vote, sent));
         taken.await.unwrap_or_else(|error| Err(error.to_string()))
     }

@@ -1,6 +1,9 @@
 //! Answers guests of a volume: the node asks the leaders for them, and for nothing but their volume.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use manager::{FileVolumeRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use serde::Serialize;
 use subsystem::Surroundings;
@@ -20,12 +23,10 @@ pub struct GuestService {
 }
 
 impl GuestService {
-    /// The volume, as long as it is there.
-    fn found(&self) -> Result<GuestVolume, String> {
-        let state = self.around.manager.snapshot();
+    /// The volume's record in the manager's state, as long as the volume is there.
+    fn record<'a>(&self, state: &'a Snapshot) -> Result<&'a Arc<FileVolumeRecord>, String> {
         let record = state.file_volume(self.volume).filter(|record| !record.is_removing);
-        let record = record.ok_or_else(|| format!("volume {} was removed", self.volume))?;
-        Ok(GuestVolume { name: record.name.clone(), addresses: state.nodes().map(|node| node.address.clone()).collect() })
+        record.ok_or_else(|| format!("volume {} was removed", self.volume))
     }
 }
 
@@ -33,15 +34,16 @@ impl Service for GuestService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
             let ask: GuestAsk = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
-            let found = match self.found() {
-                Ok(found) => found,
-                Err(reason) => return answer(&Err::<(), String>(reason)),
-            };
-            let until = Some(request.deadline);
-            match ask {
-                GuestAsk::Tree(ask) => answer(&self.tree.ask(ask, until).await),
-                GuestAsk::Content(ask) => answer(&self.contents.ask(ask, until).await),
-                GuestAsk::Volume => answer(&Ok::<_, String>(found)),
+            let state = self.around.manager.snapshot();
+            let (record, until) = (self.record(&state), Some(request.deadline));
+            match (record, ask) {
+                (Err(reason), _) => answer(&Err::<(), String>(reason)),
+                (Ok(_), GuestAsk::Tree(ask)) => answer(&self.tree.ask(ask, until).await),
+                (Ok(_), GuestAsk::Content(ask)) => answer(&self.contents.ask(ask, until).await),
+                (Ok(record), GuestAsk::Volume) => {
+                    let addresses = state.nodes().map(|node| node.address.clone()).collect();
+                    answer(&Ok::<_, String>(GuestVolume { name: record.name.clone(), addresses }))
+                }
             }
         })
     }

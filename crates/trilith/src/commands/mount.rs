@@ -121,20 +121,27 @@ fn end_here(point: &Path, how: UnmountHow) -> anyhow::Result<()> {
     )?)
 }
 
-/// Until the mount has ended, or a signal says that it is to end.
-async fn stay(server: &Files, point: &Path) -> anyhow::Result<()> {
+/// Waits for a signal that says that a mount is to end; false where the mount is over before.
+async fn told_to_end(is_over: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<bool> {
     let env = Env::real_with_cores(1);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     loop {
         tokio::select! {
-            told = tokio::signal::ctrl_c() => { told?; break }
-            _ = terminated.recv() => break,
+            told = tokio::signal::ctrl_c() => return Ok(told.map(|()| true)?),
+            _ = terminated.recv() => return Ok(true),
             () = env.sleep(LOOK) => {}
         }
-        // A mount outlives its server, and goes on with the next one.
-        if !is_mounted(point)? {
-            return Ok(tell!("{} is not mounted any more", point.display())?);
+        if is_over()? {
+            return Ok(false);
         }
+    }
+}
+
+/// Until the mount has ended, or a signal says that it is to end.
+async fn stay(server: &Files, point: &Path) -> anyhow::Result<()> {
+    // A mount outlives its server, and goes on with the next one.
+    if !told_to_end(|| Ok(!is_mounted(point)?)).await? {
+        return Ok(tell!("{} is not mounted any more", point.display())?);
     }
     match server.done(Ask::Unmount { point: point.to_owned(), how: UnmountHow::Lazy }).await {
         Err(_) if is_mounted(point)? => end_here(point, UnmountHow::Lazy),

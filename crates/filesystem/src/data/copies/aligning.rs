@@ -166,7 +166,7 @@ impl Reign {
                 self.write_own(extent, bytes.start, data.clone()).await?;
                 Ok(Counting::Of(node, data))
             }
-            Counting::Nobodys => Ok(Counting::Nobodys),
+            Counting::Lost => Ok(Counting::Lost),
         }
     }
 

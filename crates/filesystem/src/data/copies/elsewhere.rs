@@ -19,7 +19,7 @@ pub(super) enum Counting {
     /// That of this node.
     Of(NodeId, Bytes),
     /// No copy in sync has it any more.
-    Nobodys,
+    Lost,
     /// This node may have it, and does not say.
     Unknown(NodeId, CopyError),
 }
@@ -67,7 +67,7 @@ impl Reign {
         match (unknown, first) {
             (Some((node, error)), _) => Counting::Unknown(node, error),
             (None, Some((node, content))) => Counting::Of(node, content),
-            (None, None) => Counting::Nobodys,
+            (None, None) => Counting::Lost,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::data::copies::reign::{RecordDoor, Reign};
 use crate::data::{DataError, DataRoom};
 use crate::part::leader::{Search, Told};
 
-/// `begins_by`: who asks waits no longer.
+/// `begins_by`: the asker waits no longer.
 async fn answer_here(member: &ContentMember, ask: ContentAsk, begins_by: Instant) -> Told<Carried> {
     if matches!(ask, ContentAsk::Standing) {
         return standing(member).await;

@@ -1,6 +1,6 @@
 //! A mount on a machine that is no node: this process serves it, with the volume's key, and it ends with this process.
 
-use super::{LOOK, MountArgs};
+use super::{MountArgs, told_to_end};
 use crate::volume_key::VolumeKey;
 use ::mount::{ServeOptions, ServedMount, Unmount, is_mounted};
 use anyhow::{Context, bail};
@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 const THREADS_PER_CORE: usize = 2;
 /// How long a mount that is to end may be in use. Then its calls fail.
 const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_LOOK: Duration = Duration::from_millis(50);
 
 /// How a machine that is no node reaches the volume.
 #[derive(Args, Clone, Debug)]
@@ -94,28 +95,21 @@ async fn begin(args: &MountArgs, volume: &str, point: &Path, cores: usize) -> an
 
 /// Until the mount has ended, or a signal says that it is to end.
 async fn stay(served: &ServedMount) -> anyhow::Result<()> {
-    let env = Env::real_with_cores(1);
-    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    loop {
-        tokio::select! {
-            told = tokio::signal::ctrl_c() => { told?; break }
-            _ = terminated.recv() => break,
-            () = env.sleep(LOOK) => {}
-        }
-        if served.wait_for(Duration::ZERO).is_some() {
-            return Ok(());
-        }
+    let is_over = || served.wait_for(Duration::ZERO).is_some();
+    if !told_to_end(|| Ok(is_over())).await? {
+        return Ok(());
     }
     if is_mounted(&served.point())? {
         served.unmount(Unmount::Detach)?;
     }
+    let env = Env::real_with_cores(1);
     let until = env.now() + END_PATIENCE;
-    while served.wait_for(Duration::ZERO).is_none() {
+    while !is_over() {
         if env.now() >= until {
             served.unmount(Unmount::Abort)?;
             break;
         }
-        env.sleep(Duration::from_millis(50)).await;
+        env.sleep(END_LOOK).await;
     }
     Ok(())
 }

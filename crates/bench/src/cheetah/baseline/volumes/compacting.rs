@@ -35,7 +35,7 @@ impl Volumes {
         with_shares.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, number)| number)
     }
 
-    /// Begins to compact, if there is something to compact and nobody does it. Whether it goes on.
+    /// Begins to compact, if there is something to compact and no other task does it. Whether it goes on.
     pub(super) fn begin_compaction(self: &Arc<Self>) -> bool {
         if self.is_compacting() {
             return true;
