@@ -1,7 +1,7 @@
 """A client of a mount: python3 file_worker.py MOUNT NUMBER WRITERS names|contents
 
-Does one thing after the other on the mount, and notes when each began and ended, and how. Who does names works in a few directories that all
-share; who does contents writes pieces of files, replaces documents, appends to a log, and reads what all have written. `take` hands over what
+Does one thing after the other on the mount, and notes when each began and ended, and how. A worker for names works in a few directories that all
+share; one for contents writes pieces of files, replaces documents, appends to a log, and reads what all have written. `take` hands over what
 was noted since the last time.
 """
 

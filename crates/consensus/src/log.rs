@@ -75,7 +75,7 @@ pub struct LogPlace {
 }
 
 impl LogPlace {
-    /// A log of at most so many segments. Rows are in memory: for who has no machines of rows, or names another store.
+    /// A log of at most so many segments. Rows are in memory: for a node that has no machines of rows, or names another store.
     pub fn new(segments: Arc<dyn SegmentStore>, base: Arc<dyn Disk>, most_segments: usize) -> LogPlace {
         let rows = Arc::new(MemoryKv::new());
         LogPlace { segments, base, most_segments, favoured: None, rows, snapshot_after: SNAPSHOT_AFTER_ENTRIES }

@@ -47,7 +47,7 @@ pub struct NodeOptions {
     pub via: Vec<String>,
     /// No other node reaches it: it is the only one of its cluster while it runs.
     pub is_sole: bool,
-    /// Who may call it without being a node.
+    /// The processes that may call it without being nodes.
     pub guests: Option<Arc<dyn Guests>>,
 }
 

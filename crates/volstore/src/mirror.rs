@@ -128,7 +128,7 @@ impl Mirror {
         self.inner.failed.lock().keys().copied().collect()
     }
 
-    /// Asks those again that have only been silent: if this node was asleep, they were not. Who answers has not failed.
+    /// Asks those again that have only been silent: if this node was asleep, they were not. A copy that answers has not failed.
     pub async fn forgive(&self) {
         let is_silent = |copy: &&Copy| self.inner.failed.lock().get(&copy.node) == Some(&ErrorKind::Timeout);
         let silent: Vec<&Copy> = self.inner.others.iter().filter(is_silent).collect();

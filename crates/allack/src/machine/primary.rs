@@ -169,7 +169,7 @@ pub struct Obstacle {
     pub waits_for: &'static str,
     /// How far it has come. It goes on as long as this rises.
     pub level: OpSeq,
-    /// Who is waited for: other members, or the primary itself.
+    /// The members that are waited for; the primary itself may be among them.
     pub nodes: Vec<NodeId>,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct CoreStatus {
 /// A question that a peer's message did not make sense for, or that a stopped group cannot answer.
 pub(crate) type Refused = String;
 
-/// `keeps_rows`: entries that rows cover are given up by this crate, which knows who needs them still.
+/// `keeps_rows`: entries that rows cover are given up by this crate, which knows which members need them still.
 fn config(snapshot_after: u64, is_electable: bool, keeps_rows: bool) -> Config {
     let millis = |duration: Duration| duration.as_millis() as u64;
     let config = Config {

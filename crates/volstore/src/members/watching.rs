@@ -1,6 +1,6 @@
 //! A primary whose members are there and don't take part: it asks for a view without those that hold it up.
 //!
-//! The manager knows only who is silent. A node whose log is full or broken, whose disk hangs, or that another member can't reach, is not.
+//! The manager knows only which nodes are silent. A node whose log is full or broken, whose disk hangs, or that another member can't reach, is not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Members {
         }
     }
 
-    /// Names the next view without the members that are waited for, if anybody is left who has everything.
+    /// Names the next view without the members that are waited for, if a member is left that has everything.
     async fn go_on_without(&self, group: u32, obstacle: &Obstacle) {
         let Obstacle { view, waits_for, nodes, .. } = obstacle;
         if self.manager.fresh().await.is_err() {

@@ -217,7 +217,9 @@ pub async fn load_group(
     home.flush().await.map_err(|error| refusal(&error))?;
     log.note_opened(Opseq(superblock.keep_from)).await;
     let revoked = finish(&home, &volumes, &mut pg, replay, dump).await?;
-    assert_eq!(pg.next(), next, "all entries were replayed");
+    if pg.next() != next {
+        return Err(corrupt(&home, &format!("the log (entry {} comes next, and {} is expected)", next.0, pg.next().0)));
+    }
     Ok(Loaded { volumes, obstacle: None, state: state_of(pg, Some(superblock)), log: Some(log), revoked })
 }
 

@@ -12,7 +12,7 @@ fn freed(tree: &Tree) -> Vec<FreedPiece> {
     freed.into_iter().map(|Freed { what, .. }| what).collect()
 }
 
-/// As one who has seen the file now, or with another size.
+/// As a client that has seen the file now, or with another size.
 fn punch(tree: &mut Tree, ino: Ino, range: std::ops::Range<u64>, size: Option<u64>) -> Reply {
     let expects = Expected { cuts: tree.attributes(ino).unwrap().cuts, size };
     tree.run(Command::Punch { ino, offset: range.start, len: range.end - range.start, expects })
