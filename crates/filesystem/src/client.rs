@@ -8,7 +8,7 @@
 //! Invariants
 //! - A command keeps its sequence when it is sent again, so it has one effect and one answer.
 //! - A change of a file's content, its size included, holds the inode's lock; so each sees the keys that the one before left.
-//! - Nothing is answered before its content and its command are durable.
+//! - Nothing is answered before its content and its command are durable, but for times of files ([`times`]).
 //! - An inode without names is told as not open only when the kernel does not refer to it and no file of it is open. A client that was resumed asks the kernel.
 //! - The commands of a mount's call have one effect, in however many processes the call is carried out (`calls`, `record`).
 //! - Reading does not change the time of the last access.
@@ -29,6 +29,7 @@ mod pieces;
 mod plan;
 mod record;
 mod space;
+mod times;
 mod tries;
 
 use std::fs::File;
@@ -56,6 +57,7 @@ use commands::Commands;
 use files::Files;
 use locks::Locks;
 use orphans::Dropped;
+use times::UntoldTimes;
 
 /// For how long a mount may use a name without asking, while it is the only one of its volume.
 pub const NAMES_VALID: Duration = Duration::from_secs(1);
@@ -75,6 +77,7 @@ pub struct Client {
     locks: Locks,
     refers: OnceLock<Refers>,
     dropped: Dropped,
+    untold: UntoldTimes,
 }
 
 impl Client {
@@ -116,7 +119,8 @@ impl Client {
     }
 
     fn with(commands: Commands, data: Arc<dyn DataPartition>, files: Files, locks: Locks) -> Arc<Client> {
-        Arc::new(Client { commands, data, files, locks, refers: OnceLock::new(), dropped: Dropped::default() })
+        let (refers, dropped, untold) = (OnceLock::new(), Dropped::default(), UntoldTimes::default());
+        Arc::new(Client { commands, data, files, locks, refers, dropped, untold })
     }
 
     pub fn env(&self) -> &Env {
@@ -155,7 +159,9 @@ impl Client {
 
     /// Ends the session: files without names that it had open are freed. Later calls fail.
     pub async fn close(&self) -> Result<(), ClientError> {
-        self.commands.close().await
+        let told = self.tell_all_times().await;
+        self.commands.close().await?;
+        told
     }
 }
 

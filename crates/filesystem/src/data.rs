@@ -36,8 +36,8 @@ pub trait Extents: Send + Sync {
 ///
 /// A request is answered when its effect is as durable as the node's mode of synchronisation says. Each may be sent again: the second has no further effect.
 pub trait DataPartition: Extents {
-    /// Makes an empty extent.
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>>;
+    /// Makes an extent that begins with these bytes. If it is sent again there are two.
+    fn create(&self, data: Bytes) -> BoxFuture<'_, Result<ExtentId, DataError>>;
 }
 
 /// Space of a data partition, in bytes.

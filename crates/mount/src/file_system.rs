@@ -298,7 +298,7 @@ impl FileSystem for Volume {
     fn flush(&self, _caller: &Caller, request: Flush, reply: Reply<()>) {
         self.answer(reply, |client| async move {
             client.closed_by(ino(request.node), request.lock_owner.0).await;
-            client.flush(handle(request.handle))
+            client.flush(ino(request.node), handle(request.handle)).await
         });
     }
 
@@ -311,7 +311,12 @@ impl FileSystem for Volume {
     }
 
     fn fsync(&self, _caller: &Caller, request: Fsync, reply: Reply<()>) {
-        self.answer(reply, |client| async move { client.flush(handle(request.handle)) });
+        self.answer(reply, |client| async move {
+            match request.data_only {
+                true => client.flush_data(handle(request.handle)),
+                false => client.flush(ino(request.node), handle(request.handle)).await,
+            }
+        });
     }
 
     fn opendir(&self, _caller: &Caller, request: Open, reply: Reply<Opened>) {
@@ -428,7 +433,7 @@ impl FileSystem for Volume {
     }
 
     fn syncfs(&self, _caller: &Caller, _request: SyncFileSystem, reply: Reply<()>) {
-        // Written through: what was answered is durable.
-        self.answer(reply, |_client| async { Ok(()) });
+        // What was answered is durable, but for times.
+        self.answer(reply, |client| async move { client.tell_all_times().await });
     }
 }

@@ -102,6 +102,8 @@ pub struct Keeping {
 pub struct ServedMount {
     session: Session,
     ending: Arc<Ending>,
+    client: Arc<Client>,
+    runtime: Handle,
     /// Set while the keeper has the mount, under this key.
     kept: Option<(Arc<Keeper>, u64)>,
 }
@@ -164,7 +166,7 @@ fn start(
     let validity = Validity { names: options.names_valid.min(NAMES_VALID), attributes: options.attributes_valid };
     let ending = Arc::new(Ending::default());
     let caches = Arc::new(Caches::default());
-    let volume = Volume::new(Arc::clone(&client), runtime, validity, Arc::clone(&caches), Arc::clone(&ending));
+    let volume = Volume::new(Arc::clone(&client), runtime.clone(), validity, Arc::clone(&caches), Arc::clone(&ending));
     let mut kept = None;
     let before_requests = |session: &Session| {
         let notifier = session.notifier();
@@ -173,7 +175,7 @@ fn start(
         kept = keeping.and_then(|keeping| keep(session.mount(), &client, keeping));
     };
     let session = Session::start_with(mount, Arc::new(volume), &session_options, before_requests)?;
-    Ok(ServedMount { session, ending, kept })
+    Ok(ServedMount { session, ending, client, runtime, kept })
 }
 
 /// Gives a mount to the keeper. One that is not kept is served all the same, and dies with this process.
@@ -234,6 +236,12 @@ impl ServedMount {
     /// Reads no more requests: calls wait for the next process. [`ServedMount::wait_for`] says when the last one was read.
     pub fn stop(&self) {
         self.session.begin_to_stop();
+        let client = Arc::clone(&self.client);
+        self.runtime.spawn(async move {
+            if let Err(error) = client.tell_all_times().await {
+                tracing::warn!(%error, "some files keep the times from before their last write");
+            }
+        });
     }
 
     /// Leaves the calls under way to the next process; how many they are.

@@ -89,6 +89,7 @@ pub struct Report {
     counts: Counts,
     failures: Vec<String>,
     left_out: Vec<String>,
+    failed_tests: Vec<String>,
 }
 
 impl Report {
@@ -96,17 +97,22 @@ impl Report {
         self.counts.add(outcome.counts);
         self.failures.extend(outcome.failure);
         self.left_out.extend(outcome.left_out);
+        self.failed_tests.extend(outcome.failed_tests);
     }
 
     fn goes_on(&self, arguments: &Arguments) -> bool {
         self.failures.is_empty() || arguments.keep_going
     }
 
+    /// What the runners said of failed tests comes once more, for a log that keeps its end only.
     /// The last line is the sum of what the test runners themselves reported, with steps that failed without a failing
     /// test (formatting, clippy, a crash of the runner) counted as one failure each.
     pub fn finish(self) -> Result<()> {
         for what in &self.left_out {
             println!("left out: {what}");
+        }
+        for line in &self.failed_tests {
+            println!("{line}");
         }
         for failure in &self.failures {
             println!("failed step: {failure}");

@@ -3,6 +3,8 @@
 //! The limit is per step and kills the whole process group, so that a hanging test can neither hold up CI for ever nor
 //! leave a server behind.
 
+mod failures;
+
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
+
+use failures::Failures;
 
 /// How often a running step is looked at.
 const POLL_INTERVAL_MS: u64 = 50;
@@ -39,6 +43,8 @@ pub struct Outcome {
     pub failure: Option<String>,
     /// Why it did nothing, by its own words, if it did nothing.
     pub left_out: Option<String>,
+    /// What its runners said of the tests that failed.
+    pub failed_tests: Vec<String>,
 }
 
 impl Outcome {
@@ -131,16 +137,17 @@ impl Step {
         let reader = std::thread::spawn(move || copy_and_count(output, &mut show));
         let (ended, elapsed) = self.wait(&mut child)?;
         println!("--- {} took {} s", self.name, elapsed.as_secs());
-        let (counts, reason) = reader.join().unwrap_or_default();
-        let outcome = Outcome { counts, ..Outcome::default() };
-        Ok(match ended {
-            Err(failure) => Outcome { failure: Some(failure), ..outcome },
-            Ok(status) if status.success() => outcome,
-            Ok(status) if status.code() == Some(LEFT_OUT_CODE) && reason.is_some() => {
-                Outcome { left_out: reason.map(|reason| format!("{}: {reason}", self.name)), ..outcome }
+        let written = reader.join().unwrap_or_default();
+        let failure = match ended {
+            Err(failure) => Some(failure),
+            Ok(status) if status.success() => None,
+            Ok(status) if status.code() == Some(LEFT_OUT_CODE) && written.left_out.is_some() => {
+                let left_out = written.left_out.map(|reason| format!("{}: {reason}", self.name));
+                return Ok(Outcome { left_out, ..written });
             }
-            Ok(status) => Outcome { failure: Some(format!("{}: {status}", self.name)), ..outcome },
-        })
+            Ok(status) => Some(format!("{}: {status}", self.name)),
+        };
+        Ok(Outcome { failure, left_out: None, ..written })
     }
 
     /// How the step ended, or that it had to be stopped; and how long it ran.
@@ -164,16 +171,21 @@ impl Step {
 }
 
 /// What the step's tests came to, and why it was left out if it says so.
-fn copy_and_count(output: impl Read, show: &mut dyn FnMut(&str)) -> (Counts, Option<String>) {
-    let mut counts = Counts::default();
-    let mut left_out = None;
+fn copy_and_count(output: impl Read, show: &mut dyn FnMut(&str)) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut failures = Failures::default();
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         show(&line);
-        counts.add(Counts::of_line(&line));
-        left_out = left_out.or_else(|| line.strip_prefix(LEFT_OUT_LINE).map(str::to_owned));
+        failures.see(&line);
+        let counts = Counts::of_line(&line);
+        if counts != Counts::default() {
+            failures.end();
+        }
+        outcome.counts.add(counts);
+        outcome.left_out = outcome.left_out.or_else(|| line.strip_prefix(LEFT_OUT_LINE).map(str::to_owned));
     }
-    (counts, left_out)
+    Outcome { failed_tests: failures.into_lines(), ..outcome }
 }
 
 #[cfg(test)]

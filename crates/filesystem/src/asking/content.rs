@@ -26,9 +26,16 @@ const ROOM_AGE: Duration = Duration::from_secs(2);
 /// What a client asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ContentAsk {
-    Create,
+    Create {
+        #[serde(with = "as_bytes")]
+        data: Bytes,
+    },
     Change(Change),
-    Read { extent: ExtentId, offset: u64, len: u64 },
+    Read {
+        extent: ExtentId,
+        offset: u64,
+        len: u64,
+    },
     Room,
     Standing,
 }
@@ -167,9 +174,9 @@ impl<W: ContentDoor> Extents for ContentPartition<W> {
 }
 
 impl<W: ContentDoor> DataPartition for ContentPartition<W> {
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+    fn create(&self, data: Bytes) -> BoxFuture<'_, Result<ExtentId, DataError>> {
         Box::pin(async move {
-            match self.inner.ask(ContentAsk::Create).await? {
+            match self.inner.ask(ContentAsk::Create { data }).await? {
                 ContentAnswer::Created(extent) => Ok(extent),
                 _ => Err(another_question()),
             }

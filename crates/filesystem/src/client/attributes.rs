@@ -32,11 +32,13 @@ impl Client {
     }
 
     pub async fn getattr(&self, ino: Ino) -> Result<Attributes, ClientError> {
+        self.tell_times(ino).await?;
         self.commands.inode(ino).await
     }
 
     /// Changes attributes. A change of the size cuts a file, or makes it longer by a hole.
     pub async fn setattr(&self, ino: Ino, change: AttributeChange) -> Result<Attributes, ClientError> {
+        self.tell_times(ino).await?;
         if change.size.is_some() || change.uid.is_some() || change.gid.is_some() {
             let state = self.files.state(ino);
             let _alone = state.content.write().await;

@@ -213,6 +213,7 @@ impl Client {
         filling: Filling<'_>,
         open: &mut Option<OpenExtent>,
     ) -> Result<Attributes, ClientError> {
+        let begun = self.env().now();
         let keys = self.keys(inode.ino, blocks_of(&range, inode.size)).await?;
         let Plan { in_place, runs } = plan(&keys, &range, inode.size);
         if filling.appends && !filling.end_is_ours && !in_place.is_empty() {
@@ -228,6 +229,10 @@ impl Client {
             }
         }
         let keys = self.append_runs(inode, &range, &runs, filling, open).await?;
+        if keys.is_empty() && filling.least_size <= inode.size && self.is_alone(inode, begun) {
+            self.untold.add(inode.ino);
+            return Ok(*inode);
+        }
         let size = filling.appends.then_some(inode.size);
         self.commit(inode, keys, filling.least_size, size, open).await
     }
@@ -312,13 +317,18 @@ impl Client {
         content: Bytes,
     ) -> Result<ExtentKey, ClientError> {
         let len = run.end - run.start;
-        let (mut extent, at) = match open.and_then(|extent| extent.place(run.start, len).map(|at| (extent, at))) {
-            Some(found) => found,
-            None => (OpenExtent::new(self.data.create().await?, inode.cuts), run.start % BLOCK_BYTES),
+        let found = open.and_then(|extent| extent.place(run.start, len).map(|at| (extent, at)));
+        let (mut extent, at) = match found {
+            Some((extent, at)) => {
+                self.data.append(extent.id, extent.len, padded((at - extent.len) as usize, content, 0)).await?;
+                (extent, at)
+            }
+            None => {
+                let at = run.start % BLOCK_BYTES;
+                let id = self.data.create(padded(at as usize, content, 0)).await?;
+                (OpenExtent::new(id, inode.cuts), at)
+            }
         };
-        *open = Some(extent);
-        let content = if at == extent.len { content } else { padded((at - extent.len) as usize, &content, 0) };
-        self.data.append(extent.id, extent.len, content).await?;
         extent.grew(at + len);
         *open = Some(extent);
         Ok(ExtentKey { file_offset: run.start, extent: extent.id, extent_offset: at, len })
@@ -337,17 +347,17 @@ impl Filling<'_> {
     /// What goes to a run, which may begin before `range` and end after it.
     fn run(&self, range: &Range<u64>, run: &Range<u64>) -> Bytes {
         let part = run.start.max(range.start)..run.end.min(range.end);
-        if part == *run {
-            return self.part(range, part);
-        }
         let (before, after) = (part.start - run.start, run.end - part.end);
-        padded(before as usize, &self.part(range, part), after as usize)
+        padded(before as usize, self.part(range, part), after as usize)
     }
 }
 
-fn padded(before: usize, content: &[u8], after: usize) -> Bytes {
+fn padded(before: usize, content: Bytes, after: usize) -> Bytes {
+    if before == 0 && after == 0 {
+        return content;
+    }
     let mut bytes = BytesMut::zeroed(before + content.len() + after);
-    bytes[before..before + content.len()].copy_from_slice(content);
+    bytes[before..before + content.len()].copy_from_slice(&content);
     bytes.freeze()
 }
 

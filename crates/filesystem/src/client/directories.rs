@@ -44,13 +44,11 @@ impl Client {
             Found::Entries(entries) => entries,
             other => return Err(ClientError::unexpected(&other)),
         };
-        listed.extend(entries.into_iter().map(|entry| ListedEntry {
-            name: entry.name,
-            ino: entry.attributes.ino,
-            kind: entry.kind,
-            cookie: entry.cookie,
-            attributes: Some(entry.attributes),
-        }));
+        for entry in entries {
+            let attributes = self.with_times(entry.attributes).await?;
+            let (name, kind, cookie) = (entry.name, entry.kind, entry.cookie);
+            listed.push(ListedEntry { name, ino: attributes.ino, kind, cookie, attributes: Some(attributes) });
+        }
         Ok(listed)
     }
 

@@ -46,7 +46,7 @@ impl Client {
             b".." => self.parent(parent).await?,
             _ => self.find(parent, name).await?,
         };
-        Ok(self.referred(found))
+        Ok(self.referred(self.with_times(found).await?))
     }
 
     async fn find(&self, parent: Ino, name: &[u8]) -> Result<Attributes, ClientError> {
@@ -93,6 +93,7 @@ impl Client {
     }
 
     pub async fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry, ClientError> {
+        self.tell_times(ino).await?;
         let linked = self.commands.send_for_inode(Command::Link { ino, parent, name: name.to_vec() }).await?;
         self.files.named(ino);
         Ok(self.referred(linked))
@@ -130,7 +131,7 @@ impl Client {
 
     /// The open file, and the file as it is then.
     pub async fn open(&self, ino: Ino, flags: OpenFlags) -> Result<(Attributes, FileHandle), ClientError> {
-        let found = self.commands.inode(ino).await?;
+        let found = self.getattr(ino).await?;
         let attributes = match found.kind {
             Kind::Directory => return Err(MetaError::IsDirectory.into()),
             _ if flags.truncate => self.truncate(ino, flags.kills_set_ids).await?,
@@ -173,8 +174,15 @@ impl Client {
         Ok((entry, self.files.open(made.ino)?))
     }
 
-    /// At the close of one descriptor, or at fsync: all is durable already, and a failure that no call was told is told now.
-    pub fn flush(&self, handle: FileHandle) -> Result<(), ClientError> {
+    /// At the close of one descriptor, and at fsync: all but times is durable already. A failure that no call was told is told now.
+    pub async fn flush(&self, ino: Ino, handle: FileHandle) -> Result<(), ClientError> {
+        let told = self.tell_times(ino).await;
+        self.flush_data(handle)?;
+        told
+    }
+
+    /// At fdatasync, which does not wait for times.
+    pub fn flush_data(&self, handle: FileHandle) -> Result<(), ClientError> {
         self.files.take_failure(handle)
     }
 

@@ -51,7 +51,7 @@ impl Client {
 
     /// For as long as the session lives: tells what has not been told yet, and that it lives.
     pub async fn keep_telling(&self) {
-        tokio::join!(self.keep_lease(), self.keep_telling_orphans(), self.keep_telling_dropped());
+        tokio::join!(self.keep_lease(), self.keep_telling_orphans(), self.keep_telling_dropped(), self.keep_telling_times());
     }
 
     async fn keep_telling_dropped(&self) {

@@ -181,7 +181,7 @@ async fn a_write_for_which_there_is_no_room_leaves_the_file_as_it_was() {
     assert_eq!(volume.write(ino, 4096, b"more").await, Err(DataError::Full.into()));
     assert_eq!(volume.content(ino).await, [1; 4096]);
     volume.write(ino, 0, b"in place").await.unwrap();
-    assert_eq!(volume.client.flush(handle), Ok(()), "its call was told");
+    assert_eq!(volume.client.flush(ino, handle).await, Ok(()), "its call was told");
     let state = volume.client.statfs().await.unwrap();
     assert_eq!((state.total_bytes, state.free_bytes), (ROOM, 0));
 }
@@ -195,8 +195,8 @@ async fn a_write_back_that_failed_is_told_by_each_open_file_once() {
     let refused = volume.client.write(ino, write_back, Bytes::from_static(b"x")).await;
     assert_eq!(refused, Err(DataError::Full.into()));
     volume.data.fail(None);
-    assert_eq!(volume.client.flush(handle), Err(DataError::Full.into()));
-    assert_eq!(volume.client.flush(handle), Ok(()));
+    assert_eq!(volume.client.flush(ino, handle).await, Err(DataError::Full.into()));
+    assert_eq!(volume.client.flush(ino, handle).await, Ok(()));
 }
 
 #[tokio::test]

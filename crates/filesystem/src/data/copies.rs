@@ -32,6 +32,7 @@ mod standing;
 mod taking;
 mod works;
 
+use bytes::Bytes;
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +41,8 @@ use crate::ids::ExtentId;
 
 /// The extents of one device, as a copy needs them. Each change may be sent again: the second has no further effect.
 pub trait CopyStore: Extents {
-    /// Makes an empty extent with this id. One that exists stays as it is.
-    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>>;
+    /// Makes an extent with this id that begins with these bytes. One that exists must begin with them, or the answer is [`DataError::NotAtEnd`].
+    fn create_as(&self, extent: ExtentId, data: Bytes) -> BoxFuture<'_, Result<(), DataError>>;
 
     /// Makes an extent shorter. One that is not longer stays as it is.
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>>;

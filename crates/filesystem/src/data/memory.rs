@@ -69,18 +69,17 @@ impl State {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    fn create(&mut self) -> Result<ExtentId, DataError> {
-        self.check()?;
+    fn create(&mut self, data: &[u8]) -> Result<ExtentId, DataError> {
         let id = ExtentId { partition: 0, term: 1, number: self.next };
         self.next += 1;
-        self.extents.insert(id, Extent::default());
+        self.create_as(id, data)?;
         Ok(id)
     }
 
-    fn create_as(&mut self, id: ExtentId) -> Result<(), DataError> {
+    fn create_as(&mut self, id: ExtentId, data: &[u8]) -> Result<(), DataError> {
         self.check()?;
         self.extents.entry(id).or_default();
-        Ok(())
+        self.append(id, 0, data)
     }
 
     fn cut(&mut self, id: ExtentId, len: u64) -> Result<(), DataError> {
@@ -207,8 +206,8 @@ impl Extent {
 }
 
 impl copies::CopyStore for MemoryPartition {
-    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(async move { self.state.lock().create_as(extent) })
+    fn create_as(&self, extent: ExtentId, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(async move { self.state.lock().create_as(extent, &data) })
     }
 
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
@@ -258,8 +257,8 @@ impl Extents for MemoryPartition {
 }
 
 impl DataPartition for MemoryPartition {
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
-        Box::pin(async { self.state.lock().create() })
+    fn create(&self, data: Bytes) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+        Box::pin(async move { self.state.lock().create(&data) })
     }
 }
 

@@ -252,8 +252,8 @@ impl ExtentStore {
 }
 
 impl copies::CopyStore for ExtentStore {
-    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        self.on_its_own(self.inner.clone().create_as(extent))
+    fn create_as(&self, extent: ExtentId, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        self.on_its_own(self.inner.clone().create_as(extent, data))
     }
 
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
@@ -311,8 +311,8 @@ impl Extents for ExtentStore {
 }
 
 impl DataPartition for ExtentStore {
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
-        self.on_its_own(self.inner.clone().create())
+    fn create(&self, data: Bytes) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+        self.on_its_own(self.inner.clone().create(data))
     }
 }
 

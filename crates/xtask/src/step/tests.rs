@@ -45,6 +45,23 @@ fn a_step_that_says_why_is_left_out_and_no_other() {
 }
 
 #[test]
+fn what_runners_say_of_failed_tests_is_kept() {
+    let libtest = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nwhy\n\nfailures:\n    a\n\n\
+                   test result: FAILED. 0 passed; 1 failed; 0 ignored\nrunning 1 test\ntest b ... ok\n\
+                   test result: ok. 1 passed; 0 failed; 0 ignored\n";
+    let pytest = "..F\n=== FAILURES ===\n___ c ___\nE  because\n=== 1 failed, 2 passed in 0.21s ===\nrest\n";
+    let outcome = shell(&format!("printf '%s' '{libtest}{pytest}'; exit 1"), 60);
+    assert_eq!(outcome.counts, Counts { passed: 3, failed: 2, ignored: 0 });
+    let kept = outcome.failed_tests.join("\n");
+    for line in ["---- a stdout ----", "why", "___ c ___", "E  because"] {
+        assert!(kept.contains(line), "{line}: {kept}");
+    }
+    for line in ["running 1 test", "test b ... ok", "..F", "rest"] {
+        assert!(!kept.contains(line), "{line}: {kept}");
+    }
+}
+
+#[test]
 fn a_step_past_its_limit_is_stopped_with_its_children() {
     let outcome = shell("sleep 600 & echo started; sleep 600", 0);
     assert_eq!(outcome.failure.as_deref(), Some("sample: stopped after its limit of 0 s"));

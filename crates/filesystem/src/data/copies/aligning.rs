@@ -63,7 +63,7 @@ impl Reign {
         let there = match self.sums_there(seat, extent, blocks.start, 0).await? {
             Some(there) => there.len,
             None => {
-                self.change_there(seat, extent, ChangeWhat::Create).await?;
+                self.change_there(seat, extent, ChangeWhat::Create { data: Bytes::new() }).await?;
                 0
             }
         };

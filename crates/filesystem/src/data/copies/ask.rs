@@ -36,7 +36,10 @@ pub struct Change {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeWhat {
-    Create,
+    Create {
+        #[serde(with = "as_bytes")]
+        data: Bytes,
+    },
     Append {
         offset: u64,
         #[serde(with = "as_bytes")]
@@ -95,7 +98,7 @@ impl Change {
     pub fn blocks(&self) -> std::ops::Range<u64> {
         use crate::ids::BLOCK_BYTES as BLOCK;
         match &self.what {
-            ChangeWhat::Create | ChangeWhat::Remove => 0..u64::MAX,
+            ChangeWhat::Create { .. } | ChangeWhat::Remove => 0..u64::MAX,
             ChangeWhat::Append { offset, .. } => offset / BLOCK..u64::MAX,
             ChangeWhat::Overwrite { offset, data } => offset / BLOCK..(offset + data.len() as u64).div_ceil(BLOCK),
             ChangeWhat::Punch { offset, len } => offset / BLOCK..offset.saturating_add(*len).div_ceil(BLOCK),

@@ -110,7 +110,7 @@ async fn carry_out(store: &dyn CopyStore, what: What) -> Result<Answer, DataErro
 /// Makes a change at a store.
 async fn change_store(store: &dyn CopyStore, Change { extent, what }: Change) -> Result<(), DataError> {
     match what {
-        ChangeWhat::Create => store.create_as(extent).await,
+        ChangeWhat::Create { data } => store.create_as(extent, data).await,
         ChangeWhat::Append { offset, data } => store.append(extent, offset, data).await,
         ChangeWhat::Overwrite { offset, data } => store.overwrite(extent, offset, data).await,
         ChangeWhat::Punch { offset, len } => store.punch(extent, offset, len).await,

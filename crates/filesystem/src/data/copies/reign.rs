@@ -214,10 +214,10 @@ impl Reign {
         })
     }
 
-    /// Makes an empty extent, as [`Reign::change`] does.
-    pub async fn create(self: &Arc<Self>, begins_by: Instant) -> Result<ExtentId, DataError> {
+    /// Makes an extent that begins with these bytes, as [`Reign::change`] does.
+    pub async fn create(self: &Arc<Self>, data: Bytes, begins_by: Instant) -> Result<ExtentId, DataError> {
         let extent = self.standing.lock().next_extent(self.realm.partition);
-        self.change(Change { extent, what: ChangeWhat::Create }, begins_by).await?;
+        self.change(Change { extent, what: ChangeWhat::Create { data } }, begins_by).await?;
         Ok(extent)
     }
 
@@ -228,9 +228,9 @@ impl Reign {
         Box::pin(Finishing::new(self.env(), async move { reign.change_all(change, begins_by).await }))
     }
 
-    /// Whether all copies in sync have room for an append.
+    /// Whether all copies in sync have room for what a change adds.
     pub(super) fn check_room(&self, change: &Change) -> Result<(), DataError> {
-        let ChangeWhat::Append { data, .. } = &change.what else { return Ok(()) };
+        let (ChangeWhat::Create { data } | ChangeWhat::Append { data, .. }) = &change.what else { return Ok(()) };
         if self.standing.lock().is_alone() {
             // Its store says so.
             return Ok(());

@@ -31,8 +31,8 @@ impl Works {
     /// Waits until there is room for a change.
     pub async fn enter(&self, change: &Change) -> Work<'_> {
         let bytes = match &change.what {
-            ChangeWhat::Append { data, .. } | ChangeWhat::Overwrite { data, .. } => data.len(),
-            ChangeWhat::Create | ChangeWhat::Punch { .. } | ChangeWhat::Remove | ChangeWhat::Cut { .. } => 0,
+            ChangeWhat::Create { data } | ChangeWhat::Append { data, .. } | ChangeWhat::Overwrite { data, .. } => data.len(),
+            ChangeWhat::Punch { .. } | ChangeWhat::Remove | ChangeWhat::Cut { .. } => 0,
         };
         let counted = if change.what.gives_back() { &self.returns } else { &self.contents };
         let kib = bytes.div_ceil(KIB).min(MAX_WORK_KIB) as u32;

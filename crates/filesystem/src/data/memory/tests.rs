@@ -3,9 +3,7 @@ use super::*;
 const BLOCK_U64: u64 = BLOCK_BYTES;
 
 async fn extent_with(partition: &MemoryPartition, data: &'static [u8]) -> ExtentId {
-    let extent = partition.create().await.unwrap();
-    partition.append(extent, 0, Bytes::from_static(data)).await.unwrap();
-    extent
+    partition.create(Bytes::from_static(data)).await.unwrap()
 }
 
 #[tokio::test]

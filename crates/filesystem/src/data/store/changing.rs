@@ -17,7 +17,7 @@ use crate::data::DataError;
 use crate::ids::ExtentId;
 
 impl Inner {
-    pub(super) async fn create(self: Arc<Self>) -> Result<ExtentId, DataError> {
+    pub(super) async fn create(self: Arc<Self>, data: Bytes) -> Result<ExtentId, DataError> {
         self.found().await?;
         let extent = {
             let mut state = self.state.lock();
@@ -26,16 +26,23 @@ impl Inner {
             state.next_number += 1;
             ExtentId { partition: self.volume.device().0, term, number }
         };
-        self.create_as(extent).await?;
+        self.create_as(extent, data).await?;
         Ok(extent)
     }
 
-    pub(super) async fn create_as(self: Arc<Self>, extent: ExtentId) -> Result<(), DataError> {
+    pub(super) async fn create_as(self: Arc<Self>, extent: ExtentId, data: Bytes) -> Result<(), DataError> {
         self.found().await?;
         let _latch = self.latches.take(extent, 0..u64::MAX).await;
         if self.len_of(extent).is_ok() {
-            return Ok(());
+            return self.append_latched(extent, 0, data).await;
         }
+        match data.is_empty() {
+            true => self.create_empty(extent).await,
+            false => self.put(extent, 0, data, Purpose::Create).await,
+        }
+    }
+
+    async fn create_empty(self: &Arc<Self>, extent: ExtentId) -> Result<(), DataError> {
         self.journal_turn().await?;
         // Each extent makes the next checkpoint longer: a full device takes none.
         let probe = self.allocate(1, None, Purpose::Append).await?;
@@ -49,6 +56,10 @@ impl Inner {
 
     pub(super) async fn append(self: Arc<Self>, extent: ExtentId, offset: u64, data: Bytes) -> Result<(), DataError> {
         let _latch = self.latches.take(extent, offset / BLOCK..u64::MAX).await;
+        self.append_latched(extent, offset, data).await
+    }
+
+    async fn append_latched(self: &Arc<Self>, extent: ExtentId, offset: u64, data: Bytes) -> Result<(), DataError> {
         let len = self.len_of(extent)?;
         let not_at_end = DataError::NotAtEnd { extent, offset, len };
         let Some(known) = len.checked_sub(offset) else { return Err(not_at_end) };
@@ -147,18 +158,25 @@ impl Inner {
         self.journal_turn().await?;
         let end = offset + data.len() as u64;
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
-        let buf = self.whole_blocks(extent, offset, &data).await?;
+        let makes_extent = purpose == Purpose::Create && offset == 0;
+        let len = if makes_extent { 0 } else { self.len_of(extent)? };
+        let buf = self.whole_blocks(extent, len, offset, &data).await?;
         let sums = buf.chunks_exact(BLOCK_BYTES).map(crc).collect();
         let near = self.block_behind(extent, blocks.start);
         let places = self.allocate(blocks.end - blocks.start, near, purpose).await?;
         let content = content_of(&places, buf);
-        let write = Write { extent, first_block: blocks.start, len: end, places, sums };
+        let write = Write { extent, makes_extent, first_block: blocks.start, len: end, places, sums };
         self.commit(Change::Write(write), content).await
     }
 
-    /// Bytes with what stands beside them in their first and last block.
-    async fn whole_blocks(self: &Arc<Self>, extent: ExtentId, offset: u64, data: &[u8]) -> Result<AlignedBuf, DataError> {
-        let len = self.len_of(extent)?;
+    /// Bytes with what stands beside them in their first and last block, of an extent of `len` bytes.
+    async fn whole_blocks(
+        self: &Arc<Self>,
+        extent: ExtentId,
+        len: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<AlignedBuf, DataError> {
         let (start, end) = (offset / BLOCK * BLOCK, offset + data.len() as u64);
         let whole_end = end.div_ceil(BLOCK) * BLOCK;
         let mut buf = AlignedBuf::zeroed((whole_end - start) as usize);

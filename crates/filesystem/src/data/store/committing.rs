@@ -51,6 +51,9 @@ impl State {
                 Vec::new()
             }
             Change::Write(write) => {
+                if write.makes_extent {
+                    self.table.create(write.extent);
+                }
                 let former = self.table.put(write.extent, write.first_block, write.len, &mapped(write));
                 self.promised_blocks -= write.block_count();
                 former.expect("an extent that is latched is not removed")

@@ -40,6 +40,8 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
     pub extent: ExtentId,
+    /// The extent begins with this.
+    pub makes_extent: bool,
     pub first_block: u64,
     /// The extent is at least so long now.
     pub len: u64,
@@ -69,7 +71,8 @@ impl Record {
             let placed: u64 = write.places.iter().map(|span| u64::from(span.count)).sum();
             let end =
                 write.first_block.checked_add(placed).filter(|end| *end <= u64::from(u32::MAX) * super::page::PAGE_BLOCKS);
-            let is_sane = write.places.iter().all(|span| span.place.checked_add(span.count).is_some());
+            let begins = !write.makes_extent || write.first_block == 0;
+            let is_sane = begins && write.places.iter().all(|span| span.place.checked_add(span.count).is_some());
             if placed != write.block_count() || !is_sane || end.is_none() {
                 return Err(format!("{placed} places for {} checksums from block {} on", write.sums.len(), write.first_block));
             }

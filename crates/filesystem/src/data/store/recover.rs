@@ -79,7 +79,12 @@ impl Replay {
         match change {
             Change::Create(extent) => self.table.create(*extent),
             // None: the checkpoint knows already that the extent is no more, and that record follows.
-            Change::Write(write) => drop(self.table.put(write.extent, write.first_block, write.len, &mapped(write))),
+            Change::Write(write) => {
+                if write.makes_extent {
+                    self.table.create(write.extent);
+                }
+                drop(self.table.put(write.extent, write.first_block, write.len, &mapped(write)));
+            }
             Change::Punch { extent, first_block, count } => drop(self.table.punch(*extent, *first_block..first_block + count)),
             Change::Remove(extent) => drop(self.table.remove(*extent)),
             Change::Cut { extent, len } => drop(self.table.cut(*extent, *len)),
@@ -98,7 +103,11 @@ impl Replay {
         }
     }
 
+    /// Where the content of a new extent is not there, the extent is empty: no file names it.
     fn doubt_write(&mut self, write: &Write) {
+        if write.makes_extent {
+            self.table.create(write.extent);
+        }
         let Some(extent) = self.table.get(write.extent) else { return };
         let len = extent.len;
         for (block, mapped) in (write.first_block..).zip(mapped(write)) {

@@ -12,6 +12,8 @@ use crate::data::{DataError, DataRoom};
 /// For what blocks are wanted: how many free ones stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
+    /// As an append. The first piece makes the extent.
+    Create,
     /// It leaves blocks for overwrites, and for the next checkpoint.
     Append,
     /// It leaves blocks for the next checkpoint.
@@ -24,7 +26,7 @@ impl State {
     fn kept(&self, purpose: Purpose) -> u64 {
         let checkpoint = self.table.checkpoint_blocks() + CHECKPOINT_BLOCKS;
         match purpose {
-            Purpose::Append => checkpoint + OVERWRITE_BLOCKS,
+            Purpose::Create | Purpose::Append => checkpoint + OVERWRITE_BLOCKS,
             Purpose::Overwrite => checkpoint,
             Purpose::Checkpoint => 0,
         }

@@ -55,8 +55,8 @@ async fn standing(member: &ContentMember) -> Told<Carried> {
 
 async fn carry_out(reign: &Arc<Reign>, ask: ContentAsk, begins_by: Instant) -> Result<ContentAnswer, DataError> {
     match ask {
-        ContentAsk::Create => reign.create(begins_by).await.map(ContentAnswer::Created),
-        ContentAsk::Change(Change { what: ChangeWhat::Create | ChangeWhat::Cut { .. }, .. }) => {
+        ContentAsk::Create { data } => reign.create(data, begins_by).await.map(ContentAnswer::Created),
+        ContentAsk::Change(Change { what: ChangeWhat::Create { .. } | ChangeWhat::Cut { .. }, .. }) => {
             Err(DataError::Unavailable("a change that only primaries make".to_owned()))
         }
         ContentAsk::Change(change) => reign.change(change, begins_by).await.map(|()| ContentAnswer::Done),

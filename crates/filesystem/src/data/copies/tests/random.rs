@@ -111,8 +111,12 @@ impl Client {
 
     async fn create(&mut self) -> Result<(), String> {
         let Some(primary) = self.primary() else { return Ok(()) };
-        if let Some(Ok(extent)) = self.within(primary.create(self.env.now() + PATIENCE)).await {
-            self.known.push(Known::new(extent));
+        let words = if self.below(3) == 0 { 0 } else { 1 + self.below(2 * BLOCK_WORDS) };
+        let number = self.number();
+        if let Some(Ok(extent)) = self.within(primary.create(content(number, words), self.env.now() + PATIENCE)).await {
+            let mut known = Known::new(extent);
+            known.appended(number, words);
+            self.known.push(known);
         }
         Ok(())
     }

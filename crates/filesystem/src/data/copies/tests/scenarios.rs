@@ -51,7 +51,7 @@ fn a_third_copy_is_rebuilt_where_one_of_two_is_lost() {
         let primary = world.leader().expect("a leader");
         let backups: Vec<NodeId> = (1..=NODES).map(NodeId).filter(|node| *node != primary).collect();
         let [next, third] = backups[..] else { unreachable!("there are three nodes") };
-        let extent = serving(&world).create(soon(&world)).await.expect("an extent");
+        let extent = serving(&world).create(Bytes::new(), soon(&world)).await.expect("an extent");
         append(&world, extent, 0).await;
         world.crash(third);
         append(&world, extent, CONTENT.len() as u64).await;
@@ -71,7 +71,7 @@ fn a_third_copy_is_rebuilt_where_one_of_two_is_lost() {
 #[test]
 fn a_damaged_block_is_read_from_another_copy_and_written_anew() {
     run(async |env, world| {
-        let extent = serving(&world).create(soon(&world)).await.expect("an extent");
+        let extent = serving(&world).create(Bytes::new(), soon(&world)).await.expect("an extent");
         let content: Vec<u8> = (0..3 * BLOCK_BYTES).map(|at| (at / 7) as u8).collect();
         let what = ChangeWhat::Append { offset: 0, data: content.clone().into() };
         serving(&world).change(Change { extent, what }, soon(&world)).await.expect("an append");
@@ -92,10 +92,7 @@ fn overwrite(extent: ExtentId, block: u64, content: u8) -> Change {
 }
 
 async fn extent_of(world: &World, content: Vec<u8>) -> ExtentId {
-    let extent = serving(world).create(soon(world)).await.expect("an extent");
-    let what = ChangeWhat::Append { offset: 0, data: content.into() };
-    serving(world).change(Change { extent, what }, soon(world)).await.expect("an append");
-    extent
+    serving(world).create(content.into(), soon(world)).await.expect("an extent")
 }
 
 /// Of three copies in sync the primary's node and another one are lost. The third leads, and can't serve before one is back. The lost ones.

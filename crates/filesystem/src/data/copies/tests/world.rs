@@ -253,8 +253,8 @@ impl Extents for SimStore {
 }
 
 impl CopyStore for SimStore {
-    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
-        Box::pin(self.after(self.memory.create_as(extent)))
+    fn create_as(&self, extent: ExtentId, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(self.after(self.memory.create_as(extent, data)))
     }
 
     fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {

@@ -17,14 +17,18 @@ fn sums(rig: &Rig) -> Vec<BlockSum> {
 async fn an_extent_has_the_id_that_it_is_given() {
     let rig = Rig::new(1).await;
     for _ in 0..2 {
-        rig.store.create_as(EXTENT).await.unwrap();
+        rig.store.create_as(EXTENT, Bytes::new()).await.unwrap();
     }
     rig.append(EXTENT, 0, b"hello").await;
     // Made again it stays what it is.
-    rig.store.create_as(EXTENT).await.unwrap();
+    for begins in ["", "hel", "hello"] {
+        rig.store.create_as(EXTENT, begins.into()).await.unwrap();
+    }
+    let other = rig.store.create_as(EXTENT, "help".into()).await;
+    assert_eq!(other, Err(DataError::NotAtEnd { extent: EXTENT, offset: 0, len: 5 }));
     rig.expect(EXTENT, 0, b"hello").await;
     for (partition, number) in [(2, 1), (3, 7), (3, 301), (4, 1)] {
-        rig.store.create_as(ExtentId { partition, number, ..EXTENT }).await.unwrap();
+        rig.store.create_as(ExtentId { partition, number, ..EXTENT }, Bytes::new()).await.unwrap();
     }
     let listed = |after, most| rig.store.list(3, after, most).iter().map(|extent| extent.number).collect::<Vec<_>>();
     assert_eq!(listed(None, 10), [7, 300, 301]);
@@ -38,7 +42,7 @@ async fn a_cut_extent_is_shorter_also_after_a_start() {
     let data = bytes(1, 0, 3 * BLOCK);
     for (len, restarts) in [(BLOCK + 10, false), (BLOCK + 10, true), (2 * BLOCK, true), (0, true)] {
         let mut rig = Rig::new(2).await;
-        rig.store.create_as(EXTENT).await.unwrap();
+        rig.store.create_as(EXTENT, Bytes::new()).await.unwrap();
         rig.append(EXTENT, 0, &data).await;
         // What is not shorter stays.
         rig.store.cut(EXTENT, 4 * BLOCK as u64).await.unwrap();
@@ -60,7 +64,7 @@ async fn a_cut_extent_is_shorter_also_after_a_start() {
 async fn copies_of_equal_content_have_equal_sums() {
     let rigs = [Rig::new(3).await, Rig::new(4).await];
     for (rig, step) in rigs.iter().zip([BLOCK, 3 * BLOCK]) {
-        rig.store.create_as(EXTENT).await.unwrap();
+        rig.store.create_as(EXTENT, Bytes::new()).await.unwrap();
         let data = bytes(1, 0, 3 * BLOCK);
         for (at, part) in data.chunks(step).enumerate() {
             rig.append(EXTENT, at * step, part).await;

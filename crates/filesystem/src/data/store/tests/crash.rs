@@ -25,7 +25,8 @@ fn seeds() -> u64 {
 
 #[derive(Clone, Debug)]
 enum Act {
-    Create,
+    /// With what it begins with.
+    Create(Vec<u8>),
     Append(Vec<u8>),
     Overwrite(usize, Vec<u8>),
     Punch(usize, usize),
@@ -47,8 +48,7 @@ struct Known {
 impl Known {
     fn apply(&mut self, act: &Act) {
         match act {
-            Act::Create => {}
-            Act::Append(data) => self.content.extend(data),
+            Act::Create(data) | Act::Append(data) => self.content.extend(data),
             Act::Overwrite(offset, data) => self.content[*offset..offset + data.len()].copy_from_slice(data),
             Act::Punch(offset, len) => self.gone.extend(self.punched(*offset, *len)),
             Act::Remove => *self = Known::default(),
@@ -74,11 +74,13 @@ struct History {
 
 /// Lengths and offsets are whole words, so that each word is of one version.
 fn choose(seeded: &mut Seeded, known: &mut Known, version: u64) -> Vec<Act> {
-    if known.id.is_none() {
-        return vec![Act::Create];
-    }
     let len = known.content.len();
     let words = |seeded: &mut Seeded, most: usize| (seeded.below(most / 8) + 1) * 8;
+    if known.id.is_none() {
+        known.versions.push(version);
+        let first = if seeded.percent(30) { 0 } else { words(seeded, 3 * BLOCK) };
+        return vec![Act::Create(bytes(version, 0, first))];
+    }
     let kind = seeded.below(10);
     known.versions.push(version);
     match kind {
@@ -114,9 +116,12 @@ fn choose(seeded: &mut Seeded, known: &mut Known, version: u64) -> Vec<Act> {
 
 async fn ask(rig: &Rig, id: Option<ExtentId>, len: usize, act: &Act) -> Result<Option<ExtentId>, DataError> {
     let store = &rig.store;
-    let Some(extent) = id else { return store.create().await.map(Some) };
+    if let Act::Create(data) = act {
+        return store.create(Bytes::copy_from_slice(data)).await.map(Some);
+    }
+    let extent = id.expect("an extent is made first");
     match act {
-        Act::Create => unreachable!("it is there"),
+        Act::Create(_) => unreachable!("it is made above"),
         Act::Append(data) => store.append(extent, len as u64, Bytes::copy_from_slice(data)).await,
         Act::Overwrite(offset, data) => store.overwrite(extent, *offset as u64, Bytes::copy_from_slice(data)).await,
         Act::Punch(offset, len) => store.punch(extent, *offset as u64, *len as u64).await,
@@ -234,7 +239,7 @@ fn judge(known: &Known, blocks: &[Result<Bytes, DataError>]) -> Option<String> {
             Act::Append(data) => longest.extend(data),
             Act::Overwrite(offset, data) => overwritten[*offset..offset + data.len()].copy_from_slice(data),
             Act::Punch(offset, len) => maybe_gone.extend(known.punched(*offset, *len)),
-            Act::Create | Act::Remove => {}
+            Act::Create(_) | Act::Remove => {}
         }
     }
     overwritten.extend(&longest[known.content.len()..]);

@@ -50,7 +50,7 @@ async fn run(seed: u64) {
             2 if !pairs.is_empty() => rig.checkpoint().await,
             3 => rig.maintain().await,
             4 | 5 if pairs.len() < MOST_EXTENTS => {
-                let modelled = model.create().await.expect("creates");
+                let modelled = model.create(Bytes::new()).await.expect("creates");
                 pairs.push(Pair { stored: rig.create().await, modelled, len: 0, is_closed: false });
             }
             _ if pairs.is_empty() => {}

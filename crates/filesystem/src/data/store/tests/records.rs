@@ -16,6 +16,7 @@ const EXTENT: ExtentId = ExtentId { partition: 3, term: 2, number: 300 };
 fn golden_records() {
     let write = Write {
         extent: EXTENT,
+        makes_extent: false,
         first_block: 5,
         len: 24_576,
         places: vec![Span { place: 9, count: 1 }],
@@ -23,7 +24,7 @@ fn golden_records() {
     };
     let bytes = |settled_below, change| Record { settled_below, change }.encode();
     assert_eq!(bytes(4, Change::Create(EXTENT)), [4, 0, 3, 2, 0xac, 2]);
-    assert_eq!(bytes(4, Change::Write(write)), [4, 1, 3, 2, 0xac, 2, 5, 0x80, 0xc0, 1, 1, 9, 1, 1, 0x84, 0x86, 0x88, 8]);
+    assert_eq!(bytes(4, Change::Write(write)), [4, 1, 3, 2, 0xac, 2, 0, 5, 0x80, 0xc0, 1, 1, 9, 1, 1, 0x84, 0x86, 0x88, 8]);
     assert_eq!(bytes(4, Change::Punch { extent: EXTENT, first_block: 1, count: 2 }), [4, 2, 3, 2, 0xac, 2, 1, 2]);
     assert_eq!(bytes(4, Change::Remove(EXTENT)), [4, 3, 3, 2, 0xac, 2]);
     assert_eq!(bytes(300, Change::Settled), [0xac, 2, 4]);
@@ -32,13 +33,15 @@ fn golden_records() {
 
 #[test]
 fn records_that_make_no_sense_are_refused() {
-    let write = Write { extent: EXTENT, first_block: 5, len: 1, places: vec![Span { place: 9, count: 2 }], sums: vec![1, 2] };
+    let places = vec![Span { place: 9, count: 2 }];
+    let write = Write { extent: EXTENT, makes_extent: false, first_block: 5, len: 1, places, sums: vec![1, 2] };
     let encode = |write: &Write| Record { settled_below: 1, change: Change::Write(write.clone()) }.encode();
     assert!(Record::decode(&encode(&write)).is_ok());
     let fewer_sums = Write { sums: vec![1], ..write.clone() };
     let beyond = Write { places: vec![Span { place: u32::MAX, count: 2 }], ..write.clone() };
     let too_far = Write { first_block: u64::MAX, ..write.clone() };
-    for wrong in [fewer_sums, beyond, too_far] {
+    let begins_late = Write { makes_extent: true, ..write.clone() };
+    for wrong in [fewer_sums, beyond, too_far, begins_late] {
         assert!(Record::decode(&encode(&wrong)).is_err(), "{wrong:?}");
     }
     assert!(Record::decode(&[encode(&write), vec![0]].concat()).is_err());

@@ -88,7 +88,7 @@ async fn pages_move_down_so_that_units_get_empty() {
 async fn fill(rig: &Rig) -> Vec<(ExtentId, usize)> {
     let mut made = Vec::new();
     loop {
-        let Ok(extent) = rig.store.create().await else { return made };
+        let Ok(extent) = rig.store.create(Bytes::new()).await else { return made };
         let (mut len, mut step) = (0, 8 * BLOCK);
         while len < 2 * PIECE {
             match rig.store.append(extent, len as u64, bytes(1, len, step).into()).await {
@@ -114,7 +114,7 @@ async fn a_full_device_refuses_appends_and_still_overwrites_punches_and_removes(
     let made = fill(&rig).await;
     assert!(made.len() > 3, "{} extents", made.len());
     assert!(rig.store.room().free_bytes < 10 * BLOCK as u64, "{:?}", rig.store.room());
-    assert_eq!(rig.store.create().await, Err(DataError::Full));
+    assert_eq!(rig.store.create(Bytes::new()).await, Err(DataError::Full));
     let mut contents: Vec<Vec<u8>> = made.iter().map(|(_, len)| bytes(1, 0, *len)).collect();
     for ((extent, len), content) in made.iter().zip(&mut contents) {
         for version in 2..6 {

@@ -67,7 +67,7 @@ impl Rig {
     }
 
     pub async fn create(&self) -> ExtentId {
-        self.store.create().await.expect("creates")
+        self.store.create(Bytes::new()).await.expect("creates")
     }
 
     pub async fn append(&self, extent: ExtentId, offset: usize, data: &[u8]) {

@@ -138,7 +138,7 @@ async fn a_write_that_fails_is_not_answered_as_done_and_ends_all_writing() {
         rig.expect(extent, 0, &content).await;
         let refused = rig.store.append(extent, 2 * BLOCK as u64, bytes(2, 0, 10).into()).await;
         assert!(matches!(refused, Err(DataError::Unavailable(_))), "{refused:?}");
-        assert!(matches!(rig.store.create().await, Err(DataError::Unavailable(_))));
+        assert!(matches!(rig.store.create(Bytes::new()).await, Err(DataError::Unavailable(_))));
         let rig = rig.crash().await;
         let found = rig.read(extent, 0, BLOCK).await.expect("reads");
         assert!(found == content[..BLOCK] || found == bytes(2, 0, BLOCK), "it is old or new");

@@ -41,8 +41,8 @@ impl Extents for Stuck {
 }
 
 impl DataPartition for Stuck {
-    fn create(&self) -> BoxFuture<'_, Result<ExtentId, DataError>> {
-        self.inner.create()
+    fn create(&self, data: Bytes) -> BoxFuture<'_, Result<ExtentId, DataError>> {
+        self.inner.create(data)
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_piece_that_fails_holds_up_no_other_and_is_tried_again() {
     let mut partition = Stuck { inner: MemoryPartition::new(1 << 20), stuck: None };
     let mut list = Vec::new();
     for number in 1..=4 {
-        list.push(Freed { number, what: FreedPiece::Extent(partition.create().await.expect("an extent")) });
+        list.push(Freed { number, what: FreedPiece::Extent(partition.create(Bytes::new()).await.expect("an extent")) });
     }
     let FreedPiece::Extent(second) = list[1].what else { unreachable!("extents were made") };
     partition.stuck = Some(second);

@@ -1,0 +1,157 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use env::Env;
+use net::BoxFuture;
+
+use super::*;
+use crate::client::{FileHandle, New, OpenFlags, Owner, WriteAt};
+use crate::data::memory::MemoryPartition;
+use crate::meta::local::LocalPartition;
+use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaPartition, Query, Reply, Time, TimeChange};
+
+/// Counts the commands to a tree.
+#[derive(Default)]
+struct Counted {
+    inner: LocalPartition,
+    commands: AtomicU32,
+}
+
+impl MetaPartition for Counted {
+    fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
+        self.commands.fetch_add(1, Ordering::Relaxed);
+        self.inner.command(envelope)
+    }
+
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
+        self.inner.query(query)
+    }
+}
+
+struct Rig {
+    tree: Arc<Counted>,
+    data: Arc<MemoryPartition>,
+    client: Arc<Client>,
+    ino: Ino,
+    handle: FileHandle,
+    /// As it was made and filled.
+    before: Attributes,
+}
+
+impl Rig {
+    /// A file of two blocks, and a client that knows nothing that the tree does not.
+    async fn new() -> Rig {
+        let (tree, data) = (Arc::new(Counted::default()), Arc::new(MemoryPartition::new(1 << 20)));
+        let client = Client::connect(tree.clone(), data.clone(), Env::real()).await.unwrap();
+        let new = New { kind: Kind::File, mode: 0o644, umask: 0, rdev: 0, owner: Owner { uid: 0, gid: 0 } };
+        let (entry, handle) = client.create(Ino::ROOT, b"f", new, OpenFlags::default()).await.unwrap();
+        let ino = entry.0.ino;
+        let written = client.write(ino, WriteAt::default(), Bytes::from_static(&[1; 8192])).await.unwrap();
+        Rig { tree, data, client, ino, handle, before: written.inode }
+    }
+
+    async fn write(&self, offset: u64) {
+        let write = WriteAt { offset, ..WriteAt::default() };
+        self.client.write(self.ino, write, Bytes::from_static(&[2; 512])).await.unwrap();
+    }
+
+    fn commands(&self) -> u32 {
+        self.tree.commands.load(Ordering::Relaxed)
+    }
+
+    /// As the tree has it, whatever the client has not told.
+    async fn in_tree(&self) -> Attributes {
+        self.client.commands.inode(self.ino).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn many_writes_in_place_are_told_once_and_before_anything_is_answered_that_shows_them() {
+    let rig = Rig::new().await;
+    let before = rig.commands();
+    for offset in [0, 4096, 100] {
+        rig.write(offset).await;
+    }
+    rig.client.flush_data(rig.handle).unwrap();
+    assert_eq!(rig.commands(), before, "neither writes in place nor fdatasync wait for the tree");
+    assert_eq!(rig.in_tree().await, rig.before);
+    let shown = rig.client.getattr(rig.ino).await.unwrap();
+    assert_eq!(rig.commands(), before + 1);
+    assert_eq!(shown.version, rig.before.version + 1);
+    assert!(shown.mtime > rig.before.mtime && shown.ctime > rig.before.ctime);
+    assert_eq!(rig.client.getattr(rig.ino).await, Ok(shown));
+    assert_eq!(rig.commands(), before + 1, "there is nothing to tell any more");
+}
+
+#[tokio::test]
+async fn each_way_to_see_a_file_shows_its_last_write() {
+    let rig = Rig::new().await;
+    let mut version = rig.before.version;
+    for way in ["lookup", "open", "list", "link", "flush", "end"] {
+        rig.write(0).await;
+        match way {
+            "lookup" => assert_eq!(rig.client.lookup(Ino::ROOT, b"f").await.unwrap().0.version, version + 1),
+            "open" => {
+                let (shown, handle) = rig.client.open(rig.ino, OpenFlags::default()).await.unwrap();
+                assert_eq!(shown.version, version + 1);
+                rig.client.release(rig.ino, handle, None).await;
+            }
+            "list" => {
+                let listed = rig.client.readdir(Ino::ROOT, 0, 10).await.unwrap();
+                let shown: Vec<u64> = listed.iter().filter_map(|entry| Some(entry.attributes?.version)).collect();
+                assert_eq!(shown, [version + 1]);
+            }
+            "link" => assert_eq!(rig.client.link(rig.ino, Ino::ROOT, b"g").await.unwrap().0.version, version + 1),
+            "flush" => rig.client.flush(rig.ino, rig.handle).await.unwrap(),
+            _ => rig.client.close().await.unwrap(),
+        }
+        version += 1;
+        assert_eq!(rig.in_tree().await.version, version, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_that_is_set_stays() {
+    let rig = Rig::new().await;
+    rig.write(0).await;
+    let time = Time { seconds: 7, nanos: 9 };
+    let change = AttributeChange { mtime: Some(TimeChange::At(time)), ..AttributeChange::default() };
+    rig.client.setattr(rig.ino, change).await.unwrap();
+    rig.client.flush(rig.ino, rig.handle).await.unwrap();
+    assert_eq!(rig.in_tree().await.mtime, time);
+}
+
+#[tokio::test]
+async fn where_several_use_the_volume_each_write_is_told_at_once() {
+    let rig = Rig::new().await;
+    let _other = Client::connect(rig.tree.clone(), rig.data.clone(), Env::real()).await.unwrap();
+    rig.write(0).await;
+    assert_eq!(rig.in_tree().await.version, rig.before.version + 1);
+}
+
+#[tokio::test]
+async fn a_removed_file_owes_nothing() {
+    let rig = Rig::new().await;
+    rig.write(0).await;
+    rig.client.unlink(Ino::ROOT, b"f").await.unwrap();
+    rig.client.release(rig.ino, rig.handle, None).await;
+    let orphan = rig.client.forget(rig.ino, 1).expect("it has no name");
+    rig.client.not_open(vec![orphan]).await;
+    assert_eq!(rig.client.getattr(rig.ino).await, Err(MetaError::Stale.into()));
+    assert_eq!(rig.client.tell_all_times().await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_told_soon_without_any_call() {
+    let rig = Rig::new().await;
+    let client = Arc::clone(&rig.client);
+    let telling = tokio::spawn(async move { client.keep_telling_times().await });
+    for _ in 0..3 {
+        let version = rig.in_tree().await.version;
+        rig.write(0).await;
+        tokio::time::sleep(DELAY * 2).await;
+        assert_eq!(rig.in_tree().await.version, version + 1);
+    }
+    telling.abort();
+}
