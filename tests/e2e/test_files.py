@@ -233,3 +233,44 @@ def test_a_removed_volume_leaves_nothing_behind(node):
     while (node.folder / "server.log").read_text().count("a placed group that is no more is forgotten here") < 2:
         assert time.monotonic() < until, (node.folder / "server.log").read_text()[-4000:]
         time.sleep(0.2)
+
+
+def io_bytes(node, kind):
+    """What the kernel counts of the server: bytes that went to (`write_bytes`) or came from (`read_bytes`) the disk."""
+    text = Path(f"/proc/{node.process.pid}/io").read_text()
+    return int(re.search(rf"^{kind}: (\d+)$", text, re.MULTILINE)[1])
+
+
+def test_counters_show_what_reaches_the_disk(node):
+    node.run("volume", "create", "home")
+    node.mount_volume()
+    device = node.data / "device-0.trilith"
+    many = node.mount / "many"
+    many.mkdir()
+    for number in range(300):
+        (many / f"{number}").write_bytes(b"x" * 5000)
+    # Content is written once: to its place, and to no log.
+    content, written = 64 * MIB, io_bytes(node, "write_bytes")
+    counted = node.metric("trilith_file_written_bytes_total")
+    with open(node.mount / "large", "wb", buffering=0) as file:
+        for _ in range(content // MIB):
+            file.write(os.urandom(MIB))
+    assert node.metric("trilith_file_written_bytes_total") - counted == content
+    assert io_bytes(node, "write_bytes") - written < content + content // 8
+    # Names and attributes come from memory, also where the kernel has none of them.
+    subprocess.run(["sync"], check=True)
+    Path("/proc/sys/vm/drop_caches").write_text("2")
+    asked, read = node.metric("trilith_file_requests_total"), io_bytes(node, "read_bytes")
+    listed = check("find", str(node.mount), "-type", "f", "-printf", "%s %T@ %m\n").splitlines()
+    assert len(listed) == 301
+    assert node.metric("trilith_file_requests_total") == asked
+    assert io_bytes(node, "read_bytes") == read
+    # What is removed leaves the disk.
+    full = device.stat().st_blocks * 512
+    shutil.rmtree(many)
+    (node.mount / "large").unlink()
+    until = time.monotonic() + LIMIT_S
+    while node.metric("trilith_file_content_bytes") > 0 or device.stat().st_blocks * 512 > full - content // 2:
+        sizes = (node.metric("trilith_file_content_bytes"), device.stat().st_blocks * 512, full)
+        assert time.monotonic() < until, f"content, blocks of the device now and before: {sizes}"
+        time.sleep(0.2)
