@@ -27,7 +27,11 @@ use net::{BoxFuture, Service, ServiceTag};
 use subsystem::{Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
 use types::{DeviceId, FileVolumeId};
 
+use crate::asking::content::Standing;
+use crate::asking::tree::TreePartition;
+use crate::data::store::ExtentUse;
 use crate::door::MountDoor;
+use crate::meta::MetaPartition;
 use contents::{Collector, ContentService, Contents, CopyService};
 use guests::GuestService;
 use leases::Leases;
@@ -72,6 +76,25 @@ impl Files {
         state.file_volume(volume).filter(|record| !record.is_removing)?;
         let (tree, contents) = (self.trees.way(volume), self.contents.way(volume));
         Some(Arc::new(GuestService { around: self.around.clone(), volume, tree, contents }))
+    }
+}
+
+/// What simulations look at.
+impl Files {
+    /// The tree of a volume, wherever it is led.
+    pub fn tree(&self, volume: FileVolumeId) -> Arc<dyn MetaPartition> {
+        Arc::new(TreePartition(self.trees.way(volume)))
+    }
+
+    /// Where the copies of a volume's contents are; none if its group does not answer.
+    pub async fn standing(&self, volume: FileVolumeId) -> Option<Standing> {
+        self.volumes.standing(volume).await
+    }
+
+    /// The extents on this node's devices, of all volumes.
+    pub fn extents(&self) -> Vec<(DeviceId, ExtentUse)> {
+        let stores = self.contents.stores().all();
+        stores.flat_map(|store| store.extents(None, usize::MAX).into_iter().map(|extent| (store.device(), extent))).collect()
     }
 }
 

@@ -29,6 +29,7 @@ pub mod table;
 
 pub mod chunks;
 mod client;
+pub mod files;
 mod folder;
 mod histories;
 mod host;
@@ -37,5 +38,7 @@ pub mod run;
 mod strike;
 mod world;
 
+#[cfg(test)]
+mod ranges;
 #[cfg(test)]
 mod tests;

@@ -151,7 +151,10 @@ impl Commands {
                     return self.heard(reply);
                 }
                 Err(error) if sendings >= MAX_SENDINGS => return Err(error.into()),
-                Err(error) => tracing::debug!(%error, sequence, "a command is sent again"),
+                Err(error) => {
+                    env::mark("files: a command sent again");
+                    tracing::debug!(%error, sequence, "a command is sent again");
+                }
             }
             sendings += 1;
         }

@@ -355,7 +355,10 @@ impl Client {
     pub(super) async fn lock_end(&self, ino: Ino) -> Result<bool, ClientError> {
         // Not by an open file: it is given up with the write.
         match self.lock(ino, FileHandle(0), Lock::of_end(self.session())).await {
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                env::mark("files: the end of a file locked for an append");
+                Ok(true)
+            }
             Err(ClientError::Meta(MetaError::Locked)) => Ok(false),
             Err(error) => Err(error),
         }

@@ -32,6 +32,7 @@ impl Tries {
         if env.now() >= self.until {
             return Err(MetaError::Changed.into());
         }
+        env::mark("files: a call begun anew after another client's");
         let longest = SHORTEST_PAUSE.saturating_mul(1 << self.count.min(16)).min(LONGEST_PAUSE);
         self.count += 1;
         env.sleep(Duration::from_micros(env.random_below(longest.as_micros() as u64))).await;

@@ -48,6 +48,9 @@ impl Heard {
     /// What is to be taken from which sessions. `live`: all that the tree has, and whether they have locks.
     pub fn doom(&mut self, term: Term, live: &BTreeMap<MetaSession, bool>, now: Instant) -> Vec<(MetaSession, Doom)> {
         if self.term != term {
+            if !live.is_empty() {
+                env::mark("files: another leader of a tree");
+            }
             *self = Heard { term, ..Heard::default() };
         }
         self.at.retain(|session, _| live.contains_key(session));
@@ -109,8 +112,14 @@ async fn look_at(member: &TreeMember, now: Instant) -> Result<(), String> {
     for (session, doom) in doomed {
         tracing::info!(volume = %member.volume(), session = session.0, ?doom, "a client is gone");
         match doom {
-            Doom::Locks => member.order(MetaSession::LEADER, Command::LoseLocks { session }).await?,
-            Doom::All => member.order(session, Command::CloseSession).await?,
+            Doom::Locks => {
+                env::mark("files: a session lost its locks");
+                member.order(MetaSession::LEADER, Command::LoseLocks { session }).await?;
+            }
+            Doom::All => {
+                env::mark("files: a silent session ended");
+                member.order(session, Command::CloseSession).await?;
+            }
         }
         member.heard().done(session);
     }

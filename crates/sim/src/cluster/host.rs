@@ -1,5 +1,6 @@
 //! One machine of the cluster: its disks and its clock, and the node that runs on it.
 
+use super::files::door::SimMounts;
 use super::images::door::SimDoor;
 use super::scenario::Topology;
 use super::world::World;
@@ -11,8 +12,10 @@ use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{Disk, SimDisk, SimOptions};
 use env::{Env, Process};
+use filesystem::FileStarter;
 use format::FORMAT_VERSION;
 use format::zone_header::ZONE_DATA_START;
+use kv::MemoryKv;
 use logstore::LogStoreConfig;
 use manager::{Manager, RegisterNode};
 use net::{Identity, Network};
@@ -39,6 +42,8 @@ pub struct Host {
     pub number: usize,
     pub roles: Roles,
     pub log: SimDisk,
+    /// What machines of rows are kept as, beside the log.
+    pub rows: Arc<MemoryKv>,
     pub devices: Vec<SimDisk>,
     /// The numbers that the manager gave the devices; empty until they are formatted.
     pub ids: Vec<DeviceId>,
@@ -49,6 +54,8 @@ pub struct Host {
     pub node: Option<Arc<Node>>,
     /// Where the node lets clients of images in.
     pub door: Option<Arc<SimDoor>>,
+    /// What has file volumes mounted, from the first start on.
+    pub mounts: Option<SimMounts>,
     /// It never comes back.
     pub is_gone: bool,
 }
@@ -93,6 +100,7 @@ impl Host {
         Host {
             number,
             log: SimDisk::new(env, log),
+            rows: Arc::new(MemoryKv::new()),
             devices: empty_disks(env, number, &roles, topology),
             roles,
             ids: Vec::new(),
@@ -101,6 +109,7 @@ impl Host {
             env: None,
             node: None,
             door: None,
+            mounts: None,
             is_gone: false,
         }
     }
@@ -112,10 +121,15 @@ impl Host {
     }
 
     /// The disks that the next process finds, after the power was cut or not.
-    pub fn take_over_disks(&mut self, power: bool) {
+    pub fn take_over_disks(&mut self, env: &Env, power: bool) {
         let again = |disk: &SimDisk| if power { disk.crash() } else { disk.restart() };
         self.log = again(&self.log);
         self.devices.iter_mut().for_each(|disk| *disk = again(disk));
+        let pending = self.rows.pending_batches();
+        if power && pending > 0 {
+            let kept = env.random_below(pending as u64 + 1) as usize;
+            self.rows = Arc::new(self.rows.crash_keeping(kept));
+        }
     }
 
     fn register(&self) -> RegisterNode {
@@ -149,6 +163,7 @@ struct Start {
     topology: Topology,
     scrub_period: Duration,
     images: Option<ImageStarter>,
+    files: Option<FileStarter>,
 }
 
 /// Starts the process of a host; returns its node, and its devices' numbers.
@@ -163,7 +178,11 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
         let options = NodeOptions {
             network: Arc::new(world.network.at(&register.address)) as Arc<dyn Network>,
             identity: Identity { cluster: CLUSTER, node: register.identity },
-            log: LogPlace { snapshot_after: world.scenario.topology.snapshot_after, ..LogPlace::new(segments, base, SEGMENTS) },
+            log: LogPlace {
+                rows: host.rows.clone(),
+                snapshot_after: world.scenario.topology.snapshot_after,
+                ..LogPlace::new(segments, base, SEGMENTS)
+            },
             register,
             roles: host.roles.clone(),
             via,
@@ -176,7 +195,11 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
             let door = host.door.insert(Arc::default()).clone();
             ImageStarter { door, served_file }
         });
-        (Start { env: env.clone(), options, devices, ids, topology, scrub_period, images }, env)
+        let files = world.mounts_file(number).map(|mounts_file| {
+            let mounts = host.mounts.get_or_insert_with(|| SimMounts::new(mounts_file.with_extension("record"))).clone();
+            FileStarter { door: Arc::new(mounts), mounts_file }
+        });
+        (Start { env: env.clone(), options, devices, ids, topology, scrub_period, images, files }, env)
     };
     let started = spawner.spawn(start.run()).await;
     started.map_err(|error| format!("the start of node {number} ended: {error}"))?
@@ -189,7 +212,7 @@ pub(in crate::cluster) fn chunks_of(node: &Node) -> &Chunks {
 
 impl Start {
     async fn run(self) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
-        let Start { env, options, devices, mut ids, topology, scrub_period, images } = self;
+        let Start { env, options, devices, mut ids, topology, scrub_period, images, files } = self;
         let settings = ChunkSettings { shard_chunks: topology.shard_chunks, page_rows: PAGE_ROWS, ..ChunkSettings::default() };
         let opened = Node::open(&env, options).await.map_err(text)?;
         let manager = opened.manager().clone();
@@ -209,7 +232,8 @@ impl Start {
             LogStoreConfig { checkpoint_entries: topology.checkpoint_entries, scrub_period, ..LogStoreConfig::default() };
         let chunks = (topology.chunk_blocks > 0).then(|| Box::new(ChunkStarter { settings, scrub_period }) as Box<dyn Starter>);
         let images = images.map(|images| Box::new(images) as Box<dyn Starter>);
-        let starters = chunks.into_iter().chain(images).collect();
+        let files = files.map(|files| Box::new(files) as Box<dyn Starter>);
+        let starters = chunks.into_iter().chain(images).chain(files).collect();
         let node = opened.start(served, config, starters).await.map_err(text)?;
         Ok((Arc::new(node), ids))
     }

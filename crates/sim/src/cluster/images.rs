@@ -16,8 +16,8 @@ mod client;
 pub mod door;
 mod end;
 mod history;
-mod pattern;
-mod person;
+pub(super) mod pattern;
+pub(super) mod person;
 pub mod run;
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ const TOPOLOGIES: [Topology; 3] = [
     Topology { name: "three nodes with images on two devices", devices_per_node: 2, zones: 60, ..WITH_IMAGES },
 ];
 
-const FAULTS: [FaultMix; 5] = [
+pub(super) const FAULTS: [FaultMix; 5] = [
     FaultMix {
         name: "crashes",
         weights: &[
@@ -115,7 +115,7 @@ const FAULTS: [FaultMix; 5] = [
     },
 ];
 
-/// Devices are lost for good: images have at least two copies.
+/// Devices are lost for good: what is stored has at least two copies.
 const LOSSES: &str = "disks and nodes are lost for good";
 
 /// Clients of a run, and the longest pause of each between two calls.

@@ -30,6 +30,8 @@ pub struct Topology {
     pub shard_chunks: u64,
     /// Nodes serve block images.
     pub has_images: bool,
+    /// Nodes serve file volumes.
+    pub has_files: bool,
     /// Writes between two checkpoints.
     pub checkpoint_entries: usize,
     /// Entries of the manager's log between two snapshots.

@@ -15,6 +15,7 @@ pub(super) const THREE: Topology = Topology {
     chunk_blocks: 0,
     shard_chunks: chunkstore::limits::DEFAULT_SHARD_CHUNKS,
     has_images: false,
+    has_files: false,
     checkpoint_entries: 60,
     snapshot_after: consensus::limits::SNAPSHOT_AFTER_ENTRIES,
 };

@@ -1,5 +1,6 @@
 //! The hosts of a cluster, the network between them, and what can be done to both.
 
+use super::files::door::SimMounts;
 use super::folder::Folder;
 use super::host::{Host, address, process_of, start};
 use super::images::door::SimDoor;
@@ -39,7 +40,7 @@ pub struct World {
     pub counts: Mutex<BTreeMap<&'static str, u64>>,
     /// Why the run can't go on.
     pub broken: Mutex<Option<String>>,
-    /// Where nodes note which images they serve.
+    /// Where nodes note which images they serve, and what they have mounted.
     folder: Option<Folder>,
 }
 
@@ -50,7 +51,11 @@ pub struct Running {
     pub env: Env,
     pub node: Arc<Node>,
     pub door: Option<Arc<SimDoor>>,
+    pub mounts: Option<SimMounts>,
 }
+
+/// How long a call at a node may take: what it asks for waits for a store, for space, for a leader, each for 30 s or 60 s, and for others that do.
+const CALL_LIMIT: Duration = Duration::from_secs(300);
 
 impl World {
     /// A cluster whose nodes have all joined.
@@ -61,7 +66,7 @@ impl World {
         let topology = &scenario.topology;
         let host = |number| Host::new(&env, number, topology.roles_of(number), topology, faults.drift_ppm);
         let hosts = Mutex::new((0..scenario.topology.nodes).map(host).collect());
-        let folder = topology.has_images.then(Folder::new).transpose()?;
+        let folder = (topology.has_images || topology.has_files).then(Folder::new).transpose()?;
         let (counts, broken) = (Mutex::default(), Mutex::default());
         let world = World { env, scenario, network, hosts, trace, counts, broken, folder };
         let world = Arc::new(world);
@@ -75,7 +80,37 @@ impl World {
 
     /// Where a node notes which images it serves; none: it serves none.
     pub fn served_file(&self, number: usize) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.file(&format!("node-{number}.json")))
+        let folder = self.folder.as_ref().filter(|_| self.scenario.topology.has_images)?;
+        Some(folder.file(&format!("node-{number}.json")))
+    }
+
+    /// Where a node notes what it has mounted; none: it mounts nothing.
+    pub fn mounts_file(&self, number: usize) -> Option<PathBuf> {
+        let folder = self.folder.as_ref().filter(|_| self.scenario.topology.has_files)?;
+        Some(folder.file(&format!("node-{number}-mounts.json")))
+    }
+
+    /// The outcome of a call at a node; none if the node's process ends first, or the caller has no more patience. The error: it never ends.
+    pub async fn ask_node<T>(
+        &self,
+        node: &Running,
+        patience: Option<Duration>,
+        call: impl Future<Output = T>,
+    ) -> Result<Option<T>, String> {
+        let process = process_of(&node.env);
+        let patience = async {
+            match patience {
+                Some(patience) => self.env.sleep(patience).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = process.ended() => Ok(None),
+            outcome = node.env.within(call) => Ok(Some(outcome)),
+            () = patience => Ok(None),
+            () = self.env.sleep(CALL_LIMIT) => Err(format!("a call at node {} never ends", node.number)),
+        }
     }
 
     pub fn note(&self, what: std::fmt::Arguments<'_>) {
@@ -146,6 +181,9 @@ impl World {
                 host.devices.iter().for_each(disk::SimDisk::power_cut);
             }
             host.door = None;
+            if let Some(mounts) = &host.mounts {
+                mounts.process_ended(power);
+            }
             (host.env.take(), host.node.take())
         };
         if let Some(env) = env {
@@ -157,7 +195,7 @@ impl World {
         drop(node);
         self.env.sleep(END_PAUSE).await;
         self.network.interrupt(&address(number));
-        self.hosts.lock()[number].take_over_disks(power);
+        self.hosts.lock()[number].take_over_disks(&self.env, power);
     }
 
     /// The node whose member leads the manager.
@@ -191,7 +229,7 @@ impl World {
     fn running_of<'a>(&self, hosts: &'a [Host]) -> impl Iterator<Item = Running> + use<'a> {
         hosts.iter().filter_map(|host| {
             let (node, env) = (host.node.clone()?, host.env.clone()?);
-            Some(Running { number: host.number, env, node, door: host.door.clone() })
+            Some(Running { number: host.number, env, node, door: host.door.clone(), mounts: host.mounts.clone() })
         })
     }
 

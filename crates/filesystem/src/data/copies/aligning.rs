@@ -69,6 +69,7 @@ impl Reign {
         };
         let is_open = blocks.end == u64::MAX;
         if is_open && there > own.len {
+            env::mark("files: a longer copy cut");
             self.change_there(seat, extent, ChangeWhat::Cut { len: own.len }).await?;
         }
         let common = there.min(own.len);
@@ -95,7 +96,10 @@ impl Reign {
             for (range, what) in differences(&own[..count], &there[..count]) {
                 let bytes = (at + range.start) * BLOCK..((at + range.end) * BLOCK).min(end);
                 match what {
-                    Difference::Content => self.copy(seat, extent, bytes).await?,
+                    Difference::Content => {
+                        env::mark("files: blocks that differed made alike");
+                        self.copy(seat, extent, bytes).await?;
+                    }
                     Difference::Gone => self.punch_there(seat, extent, bytes).await?,
                 }
             }

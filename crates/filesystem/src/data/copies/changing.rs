@@ -37,6 +37,10 @@ impl Reign {
         let outcome = self.fan_out(&change, others).await;
         self.standing.lock().ended(change.extent);
         self.changed.notify_waiters();
+        let is_overwrite = matches!(change.what, ChangeWhat::Overwrite { .. });
+        if outcome.is_ok() && is_overwrite && u64::from(change.extent.term) < self.term() {
+            env::mark("files: an overwrite answered after a change of primary");
+        }
         outcome
     }
 

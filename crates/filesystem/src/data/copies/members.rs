@@ -168,6 +168,7 @@ impl Reign {
             }
             return Ok(Leaving::Stays);
         }
+        env::mark("files: a copy left");
         tracing::warn!(partition = self.realm.partition, %node, "a copy of files is not in sync any more");
         Ok(Leaving::Gone)
     }

@@ -10,7 +10,7 @@ use super::aligning::AlignError;
 use super::ask::{Answer, Ask, Copy, CopyError, What};
 use super::limits::{ALIGN_PATIENCE, LISTED};
 use super::members::{Leaving, Seat};
-use super::record::RecordChange;
+use super::record::{Place, RecordChange};
 use super::reign::{Over, Reign};
 use super::standing::Role;
 use crate::ids::ExtentId;
@@ -35,6 +35,7 @@ impl Reign {
                 break;
             }
         }
+        let is_first = self.record().settled_below == Place::default();
         let settled = self
             .commit_with(|standing| {
                 let (below, open) = standing.settle();
@@ -42,6 +43,9 @@ impl Reign {
             })
             .await?;
         assert_eq!(settled, Ok(()), "places of a newer term are greater");
+        if !is_first {
+            env::mark("files: another primary");
+        }
         self.standing.lock().serve();
         self.changed.notify_waiters();
         Ok(())

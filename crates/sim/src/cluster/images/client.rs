@@ -1,6 +1,5 @@
 //! Clients of images at all nodes.
 
-use super::super::host::process_of;
 use super::super::world::{Running, World};
 use super::history::{Ended, ImageHistories, Known, What};
 use super::pattern::{self, BLOCK_BYTES, Sectors};
@@ -16,8 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use types::PIECE_BYTES;
 
-/// How long a call may take: a request waits for a store, for space, for the tenure, each for 30 s, and for others that do.
-const CALL_LIMIT: Duration = Duration::from_secs(300);
 /// How long a client rests after a call that failed, or where no node serves the image.
 const AFTER_FAILURE: Duration = Duration::from_millis(300);
 /// Longest time after which a client drops a call.
@@ -88,20 +85,10 @@ impl ImageUser {
 
     /// The outcome of a call at a node, unless the node's process ends first, or the client has no more patience.
     pub async fn ask<T>(&self, node: &Running, patience: Option<Duration>, call: impl Future<Output = T>) -> Option<T> {
-        let process = process_of(&node.env);
-        let patience = async {
-            match patience {
-                Some(patience) => self.world.env.sleep(patience).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = process.ended() => None,
-            outcome = node.env.within(call) => Some(outcome),
-            () = patience => None,
-            () = self.world.env.sleep(CALL_LIMIT) => {
-                self.histories.violate(format!("a call at node {} never ends", node.number));
+        match self.world.ask_node(node, patience, call).await {
+            Ok(outcome) => outcome,
+            Err(what) => {
+                self.histories.violate(what);
                 None
             }
         }

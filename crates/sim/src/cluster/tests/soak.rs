@@ -4,70 +4,16 @@
 
 use super::simulate;
 use crate::cluster::branches::MUST_OCCUR;
+use crate::cluster::ranges::{gather_panics, number, outcome, watch};
 use crate::cluster::table::{SCENARIOS, scenario_of};
-use env::Env;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Seeds in a run that nobody gave a range, for each unit of `TRILITH_SOAK`.
 const SEEDS: u64 = 20;
-/// A seed that takes longer than this hangs.
-const SEED_LIMIT: Duration = Duration::from_secs(120);
 /// Characters of a failure that its line shows.
 const SHOWN: usize = 300;
-
-thread_local! {
-    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A panic of any task is a failure of its seed, told in one line.
-fn gather_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let what = panic.payload().downcast_ref::<String>().cloned();
-        let what = what.or_else(|| panic.payload().downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
-        PANICS.with_borrow_mut(|panics| panics.push(format!("{place}: {what}")));
-    }));
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
-}
-
-/// Ends the process when a seed hangs: nobody else could say which one it was.
-fn watch(present: Arc<AtomicU64>) {
-    let watcher = move || {
-        let env = Env::real();
-        let (mut seed, mut since) = (u64::MAX, env.now());
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-            let now = present.load(Ordering::Relaxed);
-            if now != seed {
-                (seed, since) = (now, env.now());
-            } else if env.now() - since > SEED_LIMIT {
-                println!("FAILED seed {seed}: it hangs");
-                std::process::exit(3);
-            }
-        }
-    };
-    std::thread::spawn(watcher);
-}
-
-#[expect(clippy::disallowed_methods, reason = "the other seeds of the range are to run as well")]
-fn outcome(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
-    PANICS.take();
-    let ended = std::panic::catch_unwind(|| simulate(seed));
-    let panics = PANICS.take();
-    match (ended, panics.first()) {
-        (_, Some(panic)) => Err(format!("{} tasks panicked: {panic}", panics.len())),
-        (Ok(Err(failure)), None) => Err(failure.what),
-        (Ok(Ok(report)), None) => Ok(report.counts),
-        (Err(_), None) => Err("it ended without a word".to_owned()),
-    }
-}
 
 #[test]
 #[ignore = "long"]
@@ -80,8 +26,8 @@ fn soak_of_seeds() {
     let (mut counts, mut failed) = (BTreeMap::<&str, u64>::new(), 0);
     for seed in first..=last {
         present.store(seed, Ordering::Relaxed);
-        match outcome(seed) {
-            Ok(counted) => counted.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count),
+        match outcome(|| simulate(seed)) {
+            Ok(report) => report.counts.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count),
             Err(what) => {
                 failed += 1;
                 let scenario = scenario_of(seed);
