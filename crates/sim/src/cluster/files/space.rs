@@ -12,8 +12,11 @@ use filesystem::meta::{Command, Envelope, Found, MetaPartition, Query, Time};
 use filesystem::protocol::{Ask, UnmountHow};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use types::FileVolumeId;
 
+/// Longer than trees wait for sessions that say nothing: a process may have died while it mounted.
+const SESSIONS_END: Duration = Duration::from_secs(480);
 /// Most entries of the root.
 const LISTED: usize = 100;
 
@@ -48,7 +51,7 @@ async fn check_files_go(user: &FileUser, volume: &Volume) -> Result<(), String> 
         ask(&user.world, number, &Ask::Unmount { point, how: UnmountHow::Force }).await?;
     }
     close_sessions(user, volume, id).await?;
-    await_gone(user, id, |extent| named.contains(extent)).await
+    await_gone(user, id, SESSIONS_END, |extent| named.contains(extent)).await
 }
 
 /// A tree as the first node reaches it.
@@ -105,12 +108,17 @@ async fn remove_files(user: &FileUser, volume: &Volume) -> Result<(), String> {
 async fn check_volume_goes(user: &FileUser, volume: &Volume) -> Result<(), String> {
     let id = id_of(&user.world, volume).ok_or("no node knows it")?;
     ask(&user.world, user.world.present()[0], &Ask::Remove { name: volume.name.clone() }).await?;
-    await_gone(user, id, |_| true).await
+    await_gone(user, id, PATIENCE, |_| true).await
 }
 
 /// Until these extents of a volume are gone.
-async fn await_gone(user: &FileUser, volume: FileVolumeId, which: impl Fn(&ExtentId) -> bool) -> Result<(), String> {
-    let until = user.world.env.now() + PATIENCE;
+async fn await_gone(
+    user: &FileUser,
+    volume: FileVolumeId,
+    patience: Duration,
+    which: impl Fn(&ExtentId) -> bool,
+) -> Result<(), String> {
+    let until = user.world.env.now() + patience;
     loop {
         let left: Vec<ExtentId> = extents_of(user, volume).into_iter().filter(|extent| which(extent)).collect();
         if left.is_empty() {
