@@ -1,4 +1,4 @@
-"""Buckets of the volume engine in a cluster of three nodes: every gateway serves them, and `kill -9` of each node in turn loses nothing."""
+"""Buckets of the volume engine in clusters: every gateway serves them, `kill -9` of each node in turn loses nothing, and a lone node grows."""
 
 import shutil
 import subprocess
@@ -38,24 +38,33 @@ class Cluster(nodes.Cluster):
         wait_until(made, "the bucket is made")
 
     def client(self, number):
-        lines = (self.folder / "credentials").read_text().splitlines()
-        pair = dict(line.split(" = ", 1) for line in lines if " = " in line)
-        config = Config(retries={"total_max_attempts": 1}, region_name=REGION, connect_timeout=5)
-        keys = {"aws_access_key_id": pair["access_key"], "aws_secret_access_key": pair["secret_key"]}
-        return boto3.client("s3", endpoint_url=f"http://{self.address(number)}:9000", config=config, **keys)
+        return client(self.folder, self.address(number))
 
-    def groups(self, number):
-        """Placement groups that have all copies, as a node sees it; 0 while it starts."""
-        command = [SERVER, "status", "--admin", f"{self.address(number)}:9001"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
-        words = next((line.split() for line in done.stdout.splitlines() if "placement groups" in line), [])
-        return int(words[words.index("placement") - 1]) if words else 0
+    def groups(self, number, copies="3 copies"):
+        return groups(self.address(number), copies)
+
+
+def client(folder, address):
+    """A client of the node at an address, with the root pair that stands in a folder."""
+    lines = (folder / "credentials").read_text().splitlines()
+    pair = dict(line.split(" = ", 1) for line in lines if " = " in line)
+    config = Config(retries={"total_max_attempts": 1}, region_name=REGION, connect_timeout=5)
+    keys = {"aws_access_key_id": pair["access_key"], "aws_secret_access_key": pair["secret_key"]}
+    return boto3.client("s3", endpoint_url=f"http://{address}:9000", config=config, **keys)
+
+
+def groups(address, copies="3 copies"):
+    """Placement groups that have all copies, as the node at an address sees it; 0 while it starts."""
+    command = [SERVER, "status", "--admin", f"{address}:9001"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+    words = next((line.split() for line in done.stdout.splitlines() if f"have {copies}" in line), [])
+    return int(words[words.index("placement") - 1]) if words else 0
 
 
 @pytest.fixture
-def cluster():
+def cluster(request):
     folder = Path(tempfile.mkdtemp(prefix="trilith-groups-"))
-    made = Cluster(folder, FIRST_ADDRESS)
+    made = Cluster(folder, FIRST_ADDRESS, getattr(request, "param", len(NODES)))
     try:
         yield made
         made.stop()
@@ -141,7 +150,7 @@ class Writers:
             size = [10, 4096, 70_000, 300_000][number % 4]
             begun = None if number % 6 == 0 else (f"{round_}/{worker}/{number}", size)
             # What is not answered may take effect until the key is written again, or never.
-            self.known[key] = self.known.get(key, []) + [begun]
+            self.known[key] = self.known.get(key, [None]) + [begun]
             try:
                 if begun is None:
                     s3.delete_object(Bucket="box", Key=key)
@@ -186,3 +195,107 @@ def test_nothing_acknowledged_is_lost_when_each_node_is_killed_in_turn(cluster):
                 known[key] = as_one_of[-1:]
             assert listed(s3) == sorted(key for key, allowed in known.items() if allowed[0])
     assert len(known) > 60, f"{len(known)} keys were written"
+
+
+@pytest.mark.parametrize("cluster", [1], indirect=True)
+def test_a_lone_node_grows_and_is_outlived(cluster):
+    cluster.make_bucket()
+    s3 = cluster.client(1)
+    known = {f"{number}": content(number, [0, 10, 4096, 70_000, 3 * MIB][number % 5]) for number in range(60)}
+    for key, body in known.items():
+        s3.put_object(Bucket="box", Key=key, Body=body)
+    assert cluster.groups(1, "1 copy") == GROUPS
+    cluster.stop()
+    cluster.others = []
+    cluster.begin(len(NODES))
+    # They are served while the copies are made, through the nodes that have none yet, too.
+    for key in list(known)[::10]:
+        assert read(cluster.client(3), key) == known[key]
+    wait_until(lambda: cluster.groups(2) == GROUPS, "all groups have three copies")
+    known["late"] = b"late"
+    cluster.client(2).put_object(Bucket="box", Key="late", Body=b"late")
+    cluster.kill(1)
+    for number in (2, 3):
+        s3 = cluster.client(number)
+        assert {key: read(s3, key) for key in known} == known
+        assert listed(s3) == sorted(known)
+    wait_until(lambda: put_once(cluster.client(2), "after"), "writes go on without the first node")
+    assert read(cluster.client(3), "after") == b"after"
+
+
+class Machine:
+    """A server with an address of its own: what a person has on one machine."""
+
+    def __init__(self, folder, number):
+        self.folder, self.data, self.address = folder / f"{number}", folder / f"{number}" / "data", f"127.0.81.{number}"
+        self.folder.mkdir()
+        self.process = None
+
+    def run(self, *words):
+        """`trilith WORDS`, until it is done: another machine may still be starting."""
+        command, said = [SERVER, *words, "--data", str(self.data)], []
+
+        def is_done():
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+            assert "Usage" not in done.stderr, done.stderr
+            said.append(done.stdout)
+            return done.returncode == 0
+
+        wait_until(is_done, f"{words[:2]}")
+        return said[-1]
+
+    def serve(self):
+        command = [SERVER, "serve", "--data", str(self.data), "--device-size", "2GiB"]
+        command += ["--s3-addr", f"{self.address}:9000", "--admin-addr", f"{self.address}:9001"]
+        with open(self.folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def machines(tmp_path):
+    made = [Machine(tmp_path, number) for number in NODES]
+    yield made
+    for machine in made:
+        machine.kill()
+
+
+def test_a_server_that_is_opened_keeps_its_volume_buckets(machines):
+    """The commands of docs/operations/cluster.md: one server, which others join while it serves."""
+    first, *others = machines
+    first.serve()
+    first.run("bucket", "make", "box", "--engine", "volume", "--endpoint", f"http://{first.address}:9000")
+    s3 = client(first.data, first.address)
+    known = {f"{number}": content(number, [0, 10, 4096, 70_000, 3 * MIB][number % 5]) for number in range(60)}
+    for key, body in known.items():
+        s3.put_object(Bucket="box", Key=key, Body=body)
+    assert groups(first.address, "1 copy") == GROUPS
+    first.run("cluster", "open", "--cluster-addr", f"{first.address}:9002")
+    for machine in others:
+        token = first.run("cluster", "token").split()[-1]
+        machine.run("cluster", "join", token, "--via", f"{first.address}:9002", "--cluster-addr", f"{machine.address}:9002")
+        machine.serve()
+        wait_until(lambda: put_once(client(first.data, machine.address), "while"), "the new node serves the bucket")
+        key = list(known)[machines.index(machine)]
+        assert read(client(first.data, machine.address), key) == known[key]
+    known["while"] = b"while"
+    wait_until(lambda: groups(others[0].address) == GROUPS, "all groups have three copies")
+    first.kill()
+    for machine in others:
+        s3 = client(first.data, machine.address)
+        assert {key: read(s3, key) for key in known} == known
+        assert listed(s3) == sorted(known)
+    wait_until(lambda: put_once(client(first.data, others[0].address), "after"), "writes go on without the first node")
+    assert read(client(first.data, others[1].address), "after") == b"after"
+
+
+def put_once(s3, key):
+    try:
+        s3.put_object(Bucket="box", Key=key, Body=key.encode())
+        return True
+    except (ClientError, BotoCoreError):
+        return False

@@ -209,9 +209,12 @@ impl Machine {
         matches!(&self.role, Role::Primary(primary) if primary.is_serving())
     }
 
-    /// Whether the committed state may be read here. Asked when the answer leaves.
+    /// Whether the committed state may be read here. Asked when the answer leaves. The only voter of a view needs no lease: no later view is active
+    /// before it has promised one.
     pub fn may_read(&self, now: Instant) -> bool {
-        self.is_serving() && self.lease.is_some_and(|(view, until)| view == self.promised && now < until)
+        let is_alone = || self.appointment.as_ref().is_some_and(|view| view.voters.len() == 1);
+        let has_lease = || self.lease.is_some_and(|(view, until)| view == self.promised && now < until);
+        self.is_serving() && (is_alone() || has_lease())
     }
 
     /// Learners that hold everything that is not given up, at the primary, and what their logs had given up when they reported: entries after

@@ -76,8 +76,8 @@ pub use modules::log::{
 };
 pub use modules::node::{IMPORT_SKIPPED_NODES, NodeError, NodeRecord, RegisterNode, RemoveNode};
 pub use modules::placements::{
-    ActivatePlacement, ActiveMembership, ClaimLoneStore, LoneStoreRecord, MAX_PLACEMENT_MEMBERS, NamePlacement,
-    PLACEMENT_GROUPS, PlacementError, PlacementRecord,
+    ActivatePlacement, ActiveMembership, MAX_PLACEMENT_MEMBERS, NamePlacement, PLACEMENT_GROUPS, PlacementError,
+    PlacementRecord,
 };
 pub use name::{
     InvalidBucketName, InvalidCredential, MAX_BUCKET_NAME_BYTES, MIN_BUCKET_NAME_BYTES, check_bucket_name, check_credential,

@@ -188,7 +188,7 @@ modules! {
     Chunks(chunks::ChunkCommand) { shards: chunks::ShardRecord, volumes: chunks::VolumeRecord }
     Images(images::ImageCommand) { images: images::ImageRecord }
     Files(files::FileCommand) { file_volumes: files::FileVolumeRecord }
-    Placements(placements::PlacementCommand) { placements: placements::PlacementRecord, lone_stores: placements::LoneStoreRecord }
+    Placements(placements::PlacementCommand) { placements: placements::PlacementRecord }
 }
 
 fn check_table<R: Kept>(state: &Snapshot) -> Result<(), ImpossibleState> {

@@ -44,24 +44,6 @@ pub struct ListedBucket {
     pub created_ms: u64,
 }
 
-/// Nodes that the volume engine needs in a cluster: one for each copy.
-const VOLUME_NODES: usize = 3;
-
-/// Refuses buckets that nobody could use.
-fn check_volume_engine(state: &manager::Snapshot) -> Result<(), ObjectError> {
-    let refuse = |reason: String| Err(ObjectError::InvalidArgument { reason });
-    match (state.nodes().count(), state.lone_store()) {
-        (0..=1, _) => Ok(()),
-        (_, Some(node)) => refuse(format!(
-            "the objects of volume buckets are on node {node}, which had them when it was alone, and other nodes can't use them: make a bucket of the log engine"
-        )),
-        (nodes, None) if nodes < VOLUME_NODES => refuse(format!(
-            "the volume engine runs on one server or on {VOLUME_NODES} nodes and more, and this cluster has {nodes}: make a bucket of the log engine"
-        )),
-        _ => Ok(()),
-    }
-}
-
 impl ObjectService {
     /// Makes a bucket; every user may.
     pub async fn create_bucket(
@@ -73,9 +55,6 @@ impl ObjectService {
         let owner = principal.name().ok_or(ObjectError::AccessDenied)?.to_owned();
         manager::check_bucket_name(name)?;
         let BucketOptions { engine, etag } = options;
-        if engine != BucketEngine::Log {
-            check_volume_engine(&self.manager().snapshot())?;
-        }
         let bucket = NewBucket { name: name.to_owned(), owner, engine, etag };
         self.manager().create_bucket(bucket).await?;
         self.directory.bucket(name)

@@ -11,7 +11,7 @@ use crate::name::{Name, Opseq};
 pub use convert::{condition_of, engine_error, failure_of, listed_of, wire_condition, wire_listed};
 
 /// A question. `group` is the one that the name is mapped to.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Question {
     pub group: u32,
     pub is_strict: bool,
@@ -21,7 +21,7 @@ pub struct Question {
 /// Bytes of attributes.
 pub type Packed = Box<[u8]>;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Small content is answered at once; larger content is held, and read by [`Ask::Read`].
     Open {
@@ -124,13 +124,13 @@ impl Ask {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PartSource {
     Whole(Vec<u8>),
     Held(u64),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum WireCondition {
     None,
     Absent,

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use allack::OpSeq;
 use bytes::Bytes;
-use device::VolumeError;
+use device::{Volume, VolumeError};
 use disk::AlignedBuf;
 use net::{BoxFuture, Refusal, Request, Service};
 use types::ErrorKind;
 
 use crate::blocks::{Way, is_bad_block, read_local};
+use crate::limits::LOGICAL_UNIT_BYTES;
 use crate::members::{Group, Members};
-use crate::mirror::units_of;
+use crate::mirror::{keep_units, units_of};
 use crate::place::Place;
 use crate::wire::{BlockAnswer, BlockAsk, BlockQuestion};
 
@@ -52,8 +53,11 @@ async fn answer(members: &Arc<Members>, group: &Arc<Group>, question: BlockQuest
             members.release(group, OpSeq(through));
             Ok(())
         }
+        // Another copy stands on a larger device.
+        BlockAsk::Reserve { offset, len } if offset.saturating_add(len) > volume.byte_count() => return Ok(BlockAnswer::Full),
         BlockAsk::Reserve { offset, len } => volume.reserve(offset, len).await,
-        BlockAsk::Write { offset, bytes } => volume.write(offset, AlignedBuf::copy_of(&bytes)).await,
+        BlockAsk::KeepUnits { units } => keep_units(volume, &units).await,
+        BlockAsk::Write { offset, bytes } => write(volume, offset, &bytes).await,
         BlockAsk::Flush => volume.flush().await,
     };
     match done {
@@ -61,6 +65,13 @@ async fn answer(members: &Arc<Members>, group: &Arc<Group>, question: BlockQuest
         Err(error) if is_full(&error) => Ok(BlockAnswer::Full),
         Err(error) => Err(Refusal::new(error)),
     }
+}
+
+/// A learner gets its space with what is written there.
+async fn write(volume: &Volume, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+    let (first, end) = (offset / LOGICAL_UNIT_BYTES, (offset + bytes.len() as u64).div_ceil(LOGICAL_UNIT_BYTES));
+    volume.reserve(first * LOGICAL_UNIT_BYTES, (end - first) * LOGICAL_UNIT_BYTES).await?;
+    volume.write(offset, AlignedBuf::copy_of(bytes)).await
 }
 
 fn is_full(error: &VolumeError) -> bool {

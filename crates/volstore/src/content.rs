@@ -9,14 +9,9 @@ use types::limits::BLOCK_BYTES;
 use crate::limits::SUM_BYTES;
 use crate::name::Opseq;
 
-/// The number of a logical volume: of a device, as the superblock's table says. It is given once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct VolumeIndex(pub u16);
-
-/// Blocks that follow one another on a volume.
+/// Blocks of a group's volume that follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Extent {
-    pub volume: VolumeIndex,
     pub first: u32,
     pub count: u32,
 }

@@ -98,8 +98,11 @@ impl Service for QuestionService {
         Box::pin(async move {
             let question: Question =
                 postcard::from_bytes(&request.payload).map_err(|error| Refusal::new(format!("no question: {error}")))?;
-            let office =
-                self.0.office(question.group).ok_or_else(|| Refusal::early("this node does not serve the placement group"))?;
+            let Some(office) = self.0.office(question.group) else {
+                let obstacle = self.0.obstacle(question.group);
+                let obstacle = obstacle.ok_or_else(|| Refusal::early("this node does not serve the placement group"))?;
+                return Ok(encoded(&Answer::Failed(failure_of(obstacle))));
+            };
             let env = self.0.env().clone();
             // It goes on when the gateway is gone, and then begins nothing anew: its client may have asked another one.
             let leaving = Leaving(Waiter::new());
@@ -109,9 +112,13 @@ impl Service for QuestionService {
             });
             let answered = env.spawn(work).await.map_err(Refusal::new)?;
             let answer = answered.unwrap_or_else(|error| Answer::Failed(failure_of(error)));
-            Ok(postcard::to_allocvec(&answer).expect("an answer has no type that can't be written").into())
+            Ok(encoded(&answer))
         })
     }
+}
+
+fn encoded(answer: &Answer) -> Bytes {
+    postcard::to_allocvec(answer).expect("an answer has no type that can't be written").into()
 }
 
 /// Who asked is gone when this is dropped.

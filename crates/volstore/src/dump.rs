@@ -1,4 +1,4 @@
-//! A dump on the home volume: a string of rows in chunks of whole blocks, each of which names the one before it; the superblock names the last.
+//! A dump on a group's volume: a string of rows in chunks of whole blocks, each of which names the one before it; the superblock names the last.
 //!
 //! ```text
 //!   chunk    magic 4 │ crc 4 │ bytes 4 │ place and blocks of the chunk before 8 │ device_uuid 16 │ number of the dump 8 │ rows …
@@ -17,7 +17,7 @@ const HEAD_BYTES: usize = 44;
 /// Bytes of rows for which one block is always enough.
 pub const BLOCK_ROOM: u64 = (BLOCK_BYTES - HEAD_BYTES) as u64;
 
-/// Where a chunk stands on the home volume, in blocks.
+/// Where a chunk stands on the volume, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkPlace {
     pub first: u32,

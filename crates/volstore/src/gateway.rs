@@ -1,7 +1,8 @@
-//! The volume engine as a gateway has it: the store of this server, or the placement groups of the cluster.
+//! The volume engine as a gateway has it: the placement groups.
 //!
 //! ```text
-//!   name ─► group ─► primary, here or there ─► answer           list ─► all groups ─► merged
+//!   name ─► group ─┬─ its primary is this node ─► a call ──────┬─► answer           list ─► all groups ─► merged
+//!                  └─ another one ─────────────► a question ───┘
 //! ```
 
 mod merging;
@@ -21,32 +22,33 @@ use crate::desk;
 use crate::interface::VolumeEngine;
 use crate::limits::{PRIMARY_PATIENCE, PRIMARY_PAUSE, QUESTION_PATIENCE};
 use crate::name::{Name, Opseq};
-use crate::place::{Place, Primary, Whereabouts};
+use crate::place::{Place, Primary};
 use crate::record::decode_attributes;
+use crate::store::StagedContent;
 
 use pieces::{RemoteReader, RemoteStaged};
 
 /// The engine of a gateway. Clones are the same one.
 #[derive(Clone)]
 pub struct Gateway {
-    lone: VolumeEngine,
     place: Place,
     is_strict: bool,
 }
 
 impl Gateway {
-    /// `lone`: the store of this server, for buckets of the same kind.
-    pub fn new(lone: VolumeEngine, place: Place, is_strict: bool) -> Gateway {
-        Gateway { lone, place, is_strict }
+    pub fn new(place: Place, is_strict: bool) -> Gateway {
+        Gateway { place, is_strict }
     }
 
-    /// The store of this server, if that has all objects.
-    fn lone(&self) -> Result<Option<&VolumeEngine>, EngineError> {
-        match self.place.whereabouts() {
-            Whereabouts::Lone => Ok(Some(&self.lone)),
-            Whereabouts::Groups => Ok(None),
-            Whereabouts::Unknown(reason) => Err(EngineError::Unavailable { reason }),
-        }
+    /// The engine of a group that is served here.
+    fn here(&self, group: u32) -> Option<VolumeEngine> {
+        let office = self.place.office(group)?;
+        office.store.may_answer().then(|| office.engine(self.is_strict))
+    }
+
+    /// The engine of a name's group, if that is served here.
+    fn here_of(&self, name: &Name) -> Option<VolumeEngine> {
+        self.here(Place::group_of(name))
     }
 
     /// Asks the primary of a name's group.
@@ -58,15 +60,17 @@ impl Gateway {
     async fn ask_group(&self, group: u32, ask: Ask) -> Result<Answer, EngineError> {
         let is_read = ask.is_read();
         let question = Question { group, is_strict: self.is_strict, ask };
-        let bytes = Bytes::from(postcard::to_allocvec(&question).expect("a question has no type that can't be written"));
         let until = self.place.env().now() + PRIMARY_PATIENCE;
         loop {
             if !is_read && Waiter::present().has_left() {
                 return Err(EngineError::Unavailable { reason: "the client has gone".to_owned() });
             }
             let unavailable = match self.place.primary(group) {
-                None => EngineError::Unavailable { reason: format!("placement group {group} has no primary that serves") },
-                Some(primary) => match self.try_ask(primary, &bytes).await {
+                None => match self.place.obstacle(group) {
+                    Some(obstacle) => return Err(obstacle),
+                    None => EngineError::Unavailable { reason: format!("placement group {group} has no primary that serves") },
+                },
+                Some(primary) => match self.try_ask(primary, &question).await {
                     Ok(Answer::Failed(failure)) => match engine_error(failure) {
                         error @ EngineError::Unavailable { .. } if is_read => error,
                         error => return Err(error),
@@ -84,16 +88,16 @@ impl Gateway {
     }
 
     /// An error comes with whether it is certain that nothing was done.
-    async fn try_ask(&self, primary: Primary, question: &Bytes) -> Result<Answer, (EngineError, bool)> {
+    async fn try_ask(&self, primary: Primary, question: &Question) -> Result<Answer, (EngineError, bool)> {
         let env = self.place.env();
         match primary {
             Primary::Here(office) => {
-                let question = postcard::from_bytes(question).expect("it was written here");
-                let answered = desk::answer(&office, env, question).await;
+                let answered = desk::answer(&office, env, question.clone()).await;
                 Ok(answered.unwrap_or_else(|error| Answer::Failed(crate::asking::failure_of(error))))
             }
             Primary::There(caller) => {
-                let answered = caller.call(question.clone(), env.now() + QUESTION_PATIENCE).await;
+                let question = postcard::to_allocvec(question).expect("a question has no type that can't be written");
+                let answered = caller.call(question.into(), env.now() + QUESTION_PATIENCE).await;
                 let unavailable = |reason: String| EngineError::Unavailable { reason };
                 let bytes = answered.map_err(|error| (unavailable(error.to_string()), error.is_definite()))?;
                 postcard::from_bytes(&bytes).map_err(|error| (unavailable(format!("an answer that is none: {error}")), false))
@@ -101,13 +105,22 @@ impl Gateway {
         }
     }
 
-    /// Takes what was staged for a group's primary: its number there. Nothing is dropped there any more.
+    /// The engine that has what was staged, if it was staged here.
+    fn staged_here(&self, staged: &mut StagedChunks) -> Option<VolumeEngine> {
+        let content: &mut StagedContent = staged.inner.as_any_mut().downcast_mut()?;
+        Some(VolumeEngine::new(content.store.clone(), self.is_strict))
+    }
+
+    /// Takes what was staged at another node: its number there. Nothing is dropped there any more.
     fn take_staged(staged: &mut StagedChunks) -> Result<u64, EngineError> {
         let staged: Option<&mut RemoteStaged> = staged.inner.as_any_mut().downcast_mut();
-        let elsewhere =
-            || EngineError::Unavailable { reason: "the cluster has changed while the object was written".to_owned() };
-        Ok(staged.ok_or_else(elsewhere)?.take())
+        Ok(staged.ok_or_else(odd)?.take())
     }
+}
+
+/// The group may be served elsewhere by now.
+fn is_unavailable<T>(answer: &Result<T, EngineError>) -> bool {
+    matches!(answer, Err(EngineError::Unavailable { .. }))
 }
 
 fn odd() -> EngineError {
@@ -144,16 +157,19 @@ fn part_of(part: &WirePart) -> Result<PartInfo, EngineError> {
 
 impl ObjectEngine for Gateway {
     fn open_cached(&self, key: &ObjectKey) -> Option<Result<Found, EngineError>> {
-        self.lone().ok().flatten()?.open_cached(key)
+        self.here_of(&Name::of(key))?.open_cached(key).filter(|found| !is_unavailable(found))
     }
 
     fn open<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, Found> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.open(key).await;
-            }
             let name = Name::of(key);
             let group = Place::group_of(&name);
+            if let Some(here) = self.here(group) {
+                let found = here.open(key).await;
+                if !is_unavailable(&found) {
+                    return found;
+                }
+            }
             match self.ask_group(group, Ask::Open { name }).await? {
                 Answer::Whole { info, bytes } => Ok(Found { info: info_of(&info)?, content: Content::Whole(bytes.into()) }),
                 Answer::Held { info, parts, held } => {
@@ -167,10 +183,13 @@ impl ObjectEngine for Gateway {
 
     fn info<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, ObjectInfo> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.info(key).await;
-            }
             let name = Name::of(key);
+            if let Some(here) = self.here_of(&name) {
+                let info = here.info(key).await;
+                if !is_unavailable(&info) {
+                    return info;
+                }
+            }
             match self.ask(&name.clone(), Ask::Info { name }).await? {
                 Answer::Info(info) => info_of(&info),
                 _ => Err(odd()),
@@ -186,10 +205,11 @@ impl ObjectEngine for Gateway {
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.put(key, attributes, payload, condition).await;
+            let name = Name::of(key);
+            if let Some(here) = self.here_of(&name) {
+                return here.put(key, attributes, payload, condition).await;
             }
-            let (name, attributes, condition) = (Name::of(key), pack(&attributes)?, wire_condition(&condition));
+            let (attributes, condition) = (pack(&attributes)?, wire_condition(&condition));
             let bytes = joined(&payload);
             drop(payload);
             committed_of(self.ask(&name.clone(), Ask::Put { name, attributes, bytes, condition }).await?)
@@ -197,17 +217,19 @@ impl ObjectEngine for Gateway {
     }
 
     fn stage(&self, key: &ObjectKey, part: Option<(UploadId, u16)>) -> StagedChunks {
-        match self.lone() {
-            Ok(Some(lone)) => lone.stage(key, part),
-            _ => StagedChunks { length: 0, inner: Box::new(RemoteStaged::new(self.clone(), Name::of(key))) },
+        let name = Name::of(key);
+        match self.here_of(&name) {
+            Some(here) => here.stage(key, part),
+            None => StagedChunks { length: 0, inner: Box::new(RemoteStaged::new(self.clone(), name)) },
         }
     }
 
     fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
         Box::pin(async move {
-            let Some(remote) = staged.inner.as_any_mut().downcast_mut::<RemoteStaged>() else {
-                return self.lone.stage_pieces(staged, chunk).await;
-            };
+            if let Some(here) = self.staged_here(staged) {
+                return here.stage_pieces(staged, chunk).await;
+            }
+            let remote: &mut RemoteStaged = staged.inner.as_any_mut().downcast_mut().ok_or_else(odd)?;
             let bytes = joined(&chunk);
             drop(chunk);
             let length = bytes.len() as u64;
@@ -229,8 +251,8 @@ impl ObjectEngine for Gateway {
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.commit(key, staged, attributes, condition).await;
+            if let Some(here) = self.staged_here(&mut staged) {
+                return here.commit(key, staged, attributes, condition).await;
             }
             let (attributes, condition) = (pack(&attributes)?, wire_condition(&condition));
             let (name, held) = (Name::of(key), Gateway::take_staged(&mut staged)?);
@@ -240,10 +262,10 @@ impl ObjectEngine for Gateway {
 
     fn set_tags<'a>(&'a self, key: &'a ObjectKey, tags: Vec<(Bytes, Bytes)>) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.set_tags(key, tags).await;
-            }
             let name = Name::of(key);
+            if let Some(here) = self.here_of(&name) {
+                return here.set_tags(key, tags).await;
+            }
             let tags = tags.into_iter().map(|(tag, value)| (tag.to_vec(), value.to_vec())).collect();
             committed_of(self.ask(&name.clone(), Ask::SetTags { name, tags }).await?)
         })
@@ -251,28 +273,21 @@ impl ObjectEngine for Gateway {
 
     fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.delete(key, condition).await;
+            let name = Name::of(key);
+            if let Some(here) = self.here_of(&name) {
+                return here.delete(key, condition).await;
             }
-            let (name, condition) = (Name::of(key), wire_condition(&condition));
+            let condition = wire_condition(&condition);
             self.ask(&name.clone(), Ask::Delete { name, condition }).await.map(drop)
         })
     }
 
     fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage> {
-        Box::pin(async move {
-            match self.lone()? {
-                Some(lone) => lone.list(query).await,
-                None => self.list_groups(query).await,
-            }
-        })
+        Box::pin(self.list_groups(query))
     }
 
     fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.is_empty(bucket).await;
-            }
             for group in 0..PLACEMENT_GROUPS {
                 match self.ask_group(group, Ask::IsEmpty { bucket }).await? {
                     Answer::IsEmpty(true) => {}
@@ -286,9 +301,6 @@ impl ObjectEngine for Gateway {
 
     fn create_upload<'a>(&'a self, key: &'a ObjectKey, attributes: Attributes) -> EngineFuture<'a, UploadId> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.create_upload(key, attributes).await;
-            }
             let (name, attributes) = (Name::of(key), pack(&attributes)?);
             match self.ask(&name.clone(), Ask::CreateUpload { name, attributes }).await? {
                 Answer::Upload(upload) => Ok(upload),
@@ -299,9 +311,6 @@ impl ObjectEngine for Gateway {
 
     fn upload<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, Attributes> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.upload(upload).await;
-            }
             let name = Name::of(&upload.key);
             match self.ask(&name.clone(), Ask::Upload { name, upload: upload.upload }).await? {
                 Answer::Attributes(attributes) => unpack(&attributes),
@@ -318,14 +327,18 @@ impl ObjectEngine for Gateway {
         content: PartContent,
     ) -> EngineFuture<'a, PartInfo> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.put_part(upload, number, attributes, content).await;
-            }
+            let name = Name::of(&upload.key);
             let bytes = match content {
-                PartContent::Whole(payload) => PartSource::Whole(joined(&payload)),
-                PartContent::Staged(mut staged) => PartSource::Held(Gateway::take_staged(&mut staged)?),
+                PartContent::Whole(payload) => match self.here_of(&name) {
+                    Some(here) => return here.put_part(upload, number, attributes, PartContent::Whole(payload)).await,
+                    None => PartSource::Whole(joined(&payload)),
+                },
+                PartContent::Staged(mut staged) => match self.staged_here(&mut staged) {
+                    Some(here) => return here.put_part(upload, number, attributes, PartContent::Staged(staged)).await,
+                    None => PartSource::Held(Gateway::take_staged(&mut staged)?),
+                },
             };
-            let (name, attributes) = (Name::of(&upload.key), pack(&attributes)?);
+            let attributes = pack(&attributes)?;
             let ask = Ask::PutPart { name: name.clone(), upload: upload.upload, number, attributes, bytes };
             match self.ask(&name, ask).await? {
                 Answer::Parts(parts) => part_of(parts.first().ok_or_else(odd)?),
@@ -336,9 +349,6 @@ impl ObjectEngine for Gateway {
 
     fn parts<'a>(&'a self, upload: &'a UploadRef, after: u16, max_parts: usize) -> EngineFuture<'a, Vec<PartInfo>> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.parts(upload, after, max_parts).await;
-            }
             let (name, max_parts) = (Name::of(&upload.key), u32::try_from(max_parts).unwrap_or(u32::MAX));
             match self.ask(&name.clone(), Ask::Parts { name, upload: upload.upload, after, max_parts }).await? {
                 Answer::Parts(parts) => parts.iter().map(part_of).collect(),
@@ -355,9 +365,6 @@ impl ObjectEngine for Gateway {
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.complete(upload, parts, attributes, condition).await;
-            }
             let parts = parts.iter().map(|part| (part.number, Opseq::of_order(part.order))).collect();
             let (name, attributes, condition) = (Name::of(&upload.key), pack(&attributes)?, wire_condition(&condition));
             let ask = Ask::Complete { name: name.clone(), upload: upload.upload, parts, attributes, condition };
@@ -367,20 +374,12 @@ impl ObjectEngine for Gateway {
 
     fn abort<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, ()> {
         Box::pin(async move {
-            if let Some(lone) = self.lone()? {
-                return lone.abort(upload).await;
-            }
             let name = Name::of(&upload.key);
             self.ask(&name.clone(), Ask::Abort { name, upload: upload.upload }).await.map(drop)
         })
     }
 
     fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {
-        Box::pin(async move {
-            match self.lone()? {
-                Some(lone) => lone.uploads(query).await,
-                None => self.list_group_uploads(query).await,
-            }
-        })
+        Box::pin(self.list_group_uploads(query))
     }
 }

@@ -1,4 +1,4 @@
-//! The store as an object engine: one for S3 buckets, one for strict buckets.
+//! A group's store as an object engine: one for S3 buckets, one for strict buckets.
 
 use ::engine::{
     Committed, CompletePart, Condition, Content, ContentReader, EngineError, EngineFuture, Found, ListPage, ListQuery,
@@ -23,14 +23,9 @@ pub struct VolumeEngine {
 }
 
 impl VolumeEngine {
-    /// For S3 buckets: a put replaces what is there.
-    pub fn overwriting(store: Store) -> VolumeEngine {
-        VolumeEngine { store, is_strict: false }
-    }
-
-    /// For strict buckets: a put on a name that is there is a conflict.
-    pub fn strict(store: Store) -> VolumeEngine {
-        VolumeEngine { store, is_strict: true }
+    /// Strict: a put on a name that is there is a conflict. Else it replaces what is there.
+    pub fn new(store: Store, is_strict: bool) -> VolumeEngine {
+        VolumeEngine { store, is_strict }
     }
 
     fn rule(&self, condition: Condition) -> Rule {
@@ -56,13 +51,16 @@ fn upload_name(upload: &UploadRef) -> UploadName {
     (Name::of(&upload.key), upload.upload)
 }
 
-fn take_staged(mut staged: StagedChunks) -> Result<StagedContent, EngineError> {
-    staged_mut(&mut staged).map(std::mem::take)
+/// What was staged here. Another view has other blocks.
+fn staged_mut<'a>(store: &Store, staged: &'a mut StagedChunks) -> Result<&'a mut StagedContent, EngineError> {
+    let elsewhere = || EngineError::Unavailable { reason: "the placement group has another primary meanwhile".to_owned() };
+    let content: Option<&mut StagedContent> = staged.inner.as_any_mut().downcast_mut();
+    content.filter(|content| content.store.is(store)).ok_or_else(elsewhere)
 }
 
-fn staged_mut(staged: &mut StagedChunks) -> Result<&mut StagedContent, EngineError> {
-    let elsewhere = || EngineError::Invalid { reason: "these pieces were staged by another engine".to_owned() };
-    staged.inner.as_any_mut().downcast_mut().ok_or_else(elsewhere)
+fn take_staged(store: &Store, mut staged: StagedChunks) -> Result<StagedContent, EngineError> {
+    let content = staged_mut(store, &mut staged)?;
+    Ok(std::mem::replace(content, StagedContent::new(store.clone())))
 }
 
 /// The parts of an object as readers know them.
@@ -146,14 +144,14 @@ impl ObjectEngine for VolumeEngine {
     }
 
     fn stage(&self, _key: &ObjectKey, _part: Option<(UploadId, u16)>) -> StagedChunks {
-        StagedChunks { length: 0, inner: Box::new(StagedContent::default()) }
+        StagedChunks { length: 0, inner: Box::new(StagedContent::new(self.store.clone())) }
     }
 
     fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             let (piece, held) = self.store.stage(chunk).await?;
             staged.length += u64::from(piece.length);
-            staged_mut(staged)?.push(piece, held);
+            staged_mut(&self.store, staged)?.push(piece, held);
             Ok(())
         })
     }
@@ -166,7 +164,7 @@ impl ObjectEngine for VolumeEngine {
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            let staged = take_staged(staged)?;
+            let staged = take_staged(&self.store, staged)?;
             self.store.commit(Name::of(key), attributes, staged, self.rule(condition)).await
         })
     }
@@ -205,7 +203,7 @@ impl ObjectEngine for VolumeEngine {
         Box::pin(async move {
             let bytes = match content {
                 PartContent::Whole(payload) => PartBytes::Whole(payload),
-                PartContent::Staged(staged) => PartBytes::Staged(take_staged(staged)?),
+                PartContent::Staged(staged) => PartBytes::Staged(take_staged(&self.store, staged)?),
             };
             self.store.put_part(upload_name(upload), number, attributes, bytes).await
         })

@@ -2,7 +2,7 @@
 //!
 //! | a group | the next view |
 //! |---|---|
-//! | is wanted and not there | three nodes, the primary among them by turns |
+//! | is wanted and not there | three nodes, or as many as there are; the primary among them by turns |
 //! | has a primary that is silent or gone | the first voter of the last active membership that is there leads those that are there |
 //! | has a voter that is silent or gone | without it |
 //! | has a view that does not become active | another voter of the last active membership leads |
@@ -22,16 +22,23 @@ use crate::place::Place;
 /// For as long as the node lives.
 pub async fn keep(place: Place, silent: Silent) {
     let (env, manager) = (place.env().clone(), place.manager().clone());
+    let mut changes = manager.changes();
     let mut leads_since = None;
     let mut seen: BTreeMap<u32, (ViewNumber, Instant)> = BTreeMap::new();
     loop {
-        env.sleep(KEEPER_INTERVAL).await;
+        tokio::select! {
+            () = env.sleep(KEEPER_INTERVAL) => {}
+            // A bucket may have been made.
+            Ok(()) = changes.changed() => {}
+        }
         if !manager.is_leader() {
             leads_since = None;
             continue;
         }
         let since = *leads_since.get_or_insert(env.now());
-        if env.now().saturating_duration_since(since) < KEEPER_HEARING || manager.fresh().await.is_err() {
+        let has_heard = env.now().saturating_duration_since(since) >= KEEPER_HEARING;
+        let is_alone = manager.snapshot().nodes().count() <= 1;
+        if !(has_heard || is_alone) || manager.fresh().await.is_err() {
             continue;
         }
         let state = manager.snapshot();
@@ -60,16 +67,17 @@ async fn name(place: &Place, next: NamePlacement) {
     }
 }
 
-/// Groups that are to be founded: when there is a bucket that needs them, and nodes enough are there.
+/// Groups that are to be founded: when there is a bucket that needs them.
 fn founded(state: &Snapshot, there: &[NodeId]) -> Vec<NamePlacement> {
     let is_wanted = state.buckets().iter().any(|bucket| bucket.engine != BucketEngine::Log);
-    if !is_wanted || there.len() < GROUP_COPIES || state.lone_store().is_some() {
+    if !is_wanted || there.is_empty() {
         return Vec::new();
     }
+    let copies = there.len().min(GROUP_COPIES);
     let lacking = (0..PLACEMENT_GROUPS).filter(|group| state.placement(*group).is_none());
     let first = |group: u32| {
         let at = group as usize % there.len();
-        let voters: Vec<NodeId> = there.iter().cycle().skip(at).take(GROUP_COPIES).copied().collect();
+        let voters: Vec<NodeId> = there.iter().cycle().skip(at).take(copies).copied().collect();
         NamePlacement { group, after: None, primary: voters[0], voters, learners: Vec::new() }
     };
     lacking.map(first).collect()

@@ -30,7 +30,7 @@ mod pg;
 
 mod replay;
 
-mod log;
+mod medium;
 mod store;
 
 mod block_service;
@@ -55,4 +55,4 @@ mod simulation;
 pub use interface::VolumeEngine;
 pub use part::{Objects, ObjectsStarter};
 
-pub use store::{Founding, Store, StoreStats};
+pub use store::StoreStats;

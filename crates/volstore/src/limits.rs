@@ -14,16 +14,12 @@ pub const PIECE_BYTES: usize = types::limits::CHUNK_BYTES;
 /// Content that one checksum covers.
 pub const SUM_BYTES: usize = 64 * 1024;
 
-/// The log has one part in so many of the home volume's addresses, within the limits of a segment.
-pub const LOG_SHARE: u64 = 256;
-/// The log's segments.
-pub const LOG_SEGMENTS: usize = 8;
-pub const MIN_LOG_SEGMENT_BYTES: u64 = 512 * 1024;
-pub const MAX_LOG_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
-/// A dump begins when so many segments hold records that are needed.
-pub const DUMP_AT_SEGMENTS: usize = 4;
-/// What needs space waits for a dump when so many do. What gives space back uses the others.
-pub const HOLD_AT_SEGMENTS: usize = 6;
+/// How full a group's log is, is told in so many parts.
+pub const LOG_PARTS: usize = 8;
+/// A dump begins when so many are used.
+pub const DUMP_AT_PARTS: usize = 4;
+/// What needs space waits for a dump when so many are. What gives space back uses the others.
+pub const HOLD_AT_PARTS: usize = 6;
 /// How long requests wait after a dump that has left the log nearly full, before the next one.
 pub const DUMP_RETRY: Duration = Duration::from_millis(20);
 
@@ -45,24 +41,27 @@ pub const RUNS_LOOKED_AT: usize = 64;
 pub const LOAD_READS: usize = 32;
 /// How often the store looks whether there is something to settle or to give back.
 pub const MAINTAIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Most devices that a store's superblock can name.
-pub const MAX_VOLUMES: usize = 200;
 
-// Placement groups of a cluster.
+/// Sizes of logs.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Bounds of a group's log: the names are written before it is full.
+    pub log: LogLimits,
+    /// Segments of the log that all groups of a device share.
+    pub segments: usize,
+    pub segment_bytes: u64,
+}
 
-/// Bounds of a group's log: the names are written before it is full.
-pub const GROUP_LOG: LogLimits = LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 };
-/// Of these, what only the records of a start may take: a log that is full can still be opened, and be dumped behind that.
-pub const START_ENTRIES: usize = 16;
-pub const START_BYTES: usize = 128 * 1024;
-/// Segments of the log that all groups of a node share.
-pub const MEMBER_SEGMENTS: usize = 20;
-pub const MEMBER_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+pub const SHAPE: Shape =
+    Shape { log: LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 }, segments: 20, segment_bytes: 4 * 1024 * 1024 };
 const _: () = {
     // As `allack` counts it: the logs of all groups fill half of it at most.
-    let most = GROUP_LOG.bytes + GROUP_LOG.entries * 20 + 4096;
-    assert!(most * manager::PLACEMENT_GROUPS as usize <= MEMBER_SEGMENTS * MEMBER_SEGMENT_BYTES as usize / 2);
+    let most = SHAPE.log.bytes + SHAPE.log.entries * 20 + 4096;
+    assert!(most * manager::PLACEMENT_GROUPS as usize <= SHAPE.segments * SHAPE.segment_bytes as usize / 2);
 };
+/// Of a group's log, what only the records of a start may take: a log that is full can still be opened, and be dumped behind that.
+pub const START_ENTRIES: usize = 16;
+pub const START_BYTES: usize = 128 * 1024;
 /// A unit of a group's volume: space is got and counted by it, on whichever device a copy stands.
 pub const LOGICAL_UNIT_BYTES: u64 = 4 * 1024 * 1024;
 /// How long a copy may take for one question.
@@ -108,9 +107,9 @@ pub const KEEPER_INTERVAL: Duration = Duration::from_millis(500);
 pub const KEEPER_HEARING: Duration = Duration::from_secs(3);
 /// How long a view rests before a learner is named in another one.
 pub const LEARNER_PAUSE: Duration = Duration::from_secs(4);
-/// How long a node waits that could not take part, before it tries again.
-pub const OPEN_PAUSE: Duration = Duration::from_secs(2);
-/// Copies of a group's objects.
+/// How long a primary that no other node can replace waits after it could not open its group.
+pub const SHUT_PAUSE: Duration = Duration::from_secs(10);
+/// Copies of a group's objects, where there are nodes enough.
 pub const GROUP_COPIES: usize = 3;
 /// Readers and writers of large objects that other nodes hold at one primary of a group.
 pub const MAX_HELD: usize = 4096;

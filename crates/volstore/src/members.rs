@@ -1,7 +1,7 @@
 //! What a node is a member of: the shell around the machines of `allack`, one for each placement group (docs/rfd/0026, 0027).
 //!
 //! ```text
-//!   manager's records ──► views ──►┐                  ┌──► records ──► one log for all groups of the node
+//!   manager's records ──► views ──►┐                  ┌──► records ──► the log of the copy's device, for all groups there
 //!   messages of members ──────────►├── Machine ───────┼──► messages, by node
 //!   time ─────────────────────────►┘                  └──► serving, deposed ──► offices
 //! ```
@@ -9,37 +9,40 @@
 //! Invariants:
 //! - What a machine asks for is handed on in its order: under its lock.
 //! - A promise is queued for the medium only when all writes of blocks under former views have ended.
+//! - A group's copy and its records stand on one device: what fails there, or is missing, is of that device's groups alone.
 //! - No lock is held during I/O.
 
+mod device_log;
 mod messages;
-mod persisting;
+mod placing;
 mod region;
 mod views;
 mod watching;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use allack::{AppendError, GroupId, Input, Machine, OpSeq, Output, Record, Start, WalStore};
+use ::engine::EngineError;
+use allack::{AppendError, Change, GroupId, Input, Machine, OpSeq, Output, Record, StoreError};
 use bytes::Bytes;
 use device::Volume;
 use device::admission::{Admissions, Ticket};
 use env::Env;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use manager::{Manager, NamePlacement, PlacementRecord};
 use net::{Caller, ServiceTag};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use types::{NodeId, ViewNumber};
+use types::{DeviceId, NodeId, ViewNumber};
 
-use crate::limits::{GROUP_LOG, MEMBER_TICK, NEXT_VIEW_PAUSE};
+use crate::limits::{MEMBER_TICK, NEXT_VIEW_PAUSE, Shape};
 use crate::office::Office;
 
+use device_log::DeviceLog;
+pub use device_log::Queued;
 pub use messages::MessageService;
 use messages::Outbox;
-use persisting::Queue;
-use region::Region;
-pub use region::is_region;
 
 /// The way to a service of another node; none if no such node is known.
 pub type Ways = Arc<dyn Fn(NodeId, ServiceTag) -> Option<Arc<dyn Caller>> + Send + Sync>;
@@ -50,14 +53,19 @@ pub struct Members {
     pub me: NodeId,
     pub manager: Arc<Manager>,
     pub ways: Ways,
+    pub shape: Shape,
     /// Volumes of the node's devices.
     volumes: Vec<Volume>,
-    region: Region,
-    store: WalStore,
+    logs: Mutex<BTreeMap<DeviceId, Arc<DeviceLog>>>,
+    log_opened: Notify,
     session: u64,
-    saved: Mutex<BTreeMap<GroupId, allack::Saved>>,
+    /// What the logs had of groups at the start: on which device, and what.
+    saved: Mutex<BTreeMap<GroupId, (DeviceId, allack::Saved)>>,
+    /// Devices whose log can't be read, and why.
+    unreadable: BTreeMap<DeviceId, String>,
     groups: Mutex<BTreeMap<u32, Arc<Group>>>,
-    queue: Queue,
+    /// Why groups can't be served here.
+    obstacles: Mutex<BTreeMap<u32, EngineError>>,
     outbox: Outbox,
     /// A view has become active whose primary is here.
     lease_wanted: Notify,
@@ -69,17 +77,18 @@ pub struct Group {
     machine: Mutex<Machine>,
     /// Those who write to blocks.
     admissions: Admissions,
-    /// Records behind a promise that waits for those.
-    held: Mutex<Option<VecDeque<Record>>>,
     /// Who waits for the commit of an entry, at the primary.
     waiting: Mutex<BTreeMap<OpSeq, oneshot::Sender<()>>>,
     /// This node's copy.
     pub volume: Volume,
+    /// The log of the same device.
+    pub log: Arc<DeviceLog>,
+    /// Records that were handed to the log.
+    records: AtomicU64,
+    /// Records from a promise on, while writes under former views have not ended.
+    held_back: Mutex<Option<Vec<Record>>>,
     office: Mutex<Option<Arc<Office>>>,
-    /// An office was opened or ended.
-    pub office_changed: Notify,
     trimmed: Notify,
-    persisted: AtomicU64,
     is_closed: AtomicBool,
 }
 
@@ -117,7 +126,6 @@ impl Group {
             return false;
         }
         *self.office.lock() = Some(office.clone());
-        self.office_changed.notify_waiters();
         true
     }
 
@@ -131,37 +139,27 @@ impl Group {
             office.end();
         }
         self.waiting.lock().clear();
-        self.office_changed.notify_waiters();
+    }
+
+    /// How many records were handed to the log with these.
+    fn count_records(&self, more: usize) -> u64 {
+        self.records.fetch_add(more as u64, Ordering::Relaxed) + more as u64
+    }
+
+    /// The log takes nothing more: what is served here is only read from now on.
+    fn stand_still(&self, reason: &str) {
+        if let Some(office) = self.office() {
+            office.store.stop_writing(reason);
+        }
+        self.waiting.lock().clear();
     }
 }
 
-impl Members {
-    /// Takes up what the node's devices have of groups.
-    pub async fn open(
-        env: &Env,
-        me: NodeId,
-        manager: Arc<Manager>,
-        ways: Ways,
-        volumes: Vec<Volume>,
-    ) -> Result<Arc<Members>, String> {
-        let (region, store, saved) = Region::open(env, &volumes).await?;
-        Ok(Arc::new(Members {
-            env: env.clone(),
-            me,
-            manager,
-            ways,
-            volumes,
-            region,
-            store,
-            session: env.random_u64(),
-            saved: Mutex::new(saved),
-            groups: Mutex::default(),
-            queue: Queue::default(),
-            outbox: Outbox::default(),
-            lease_wanted: Notify::new(),
-        }))
-    }
+fn is_promise(record: &Record) -> bool {
+    matches!(record.change, Change::Promise(_))
+}
 
+impl Members {
     pub fn group(&self, number: u32) -> Option<Arc<Group>> {
         self.groups.lock().get(&number).cloned()
     }
@@ -170,9 +168,23 @@ impl Members {
         self.groups.lock().values().cloned().collect()
     }
 
-    /// Whether a device has copies of groups, or this node's log.
-    pub fn uses(&self, device: types::DeviceId) -> bool {
-        self.region.device() == device || self.groups().iter().any(|group| group.volume.device() == device)
+    /// Why a group can't be served here, if that is known.
+    pub fn obstacle(&self, number: u32) -> Option<EngineError> {
+        self.obstacles.lock().get(&number).cloned()
+    }
+
+    /// Notes why a group can't be served here; none: it can.
+    pub fn note_obstacle(&self, number: u32, obstacle: Option<EngineError>) {
+        let mut obstacles = self.obstacles.lock();
+        match obstacle {
+            Some(obstacle) => drop(obstacles.insert(number, obstacle)),
+            None => drop(obstacles.remove(&number)),
+        }
+    }
+
+    /// Whether a device has copies of groups with anything in them.
+    pub fn uses(&self, device: DeviceId) -> bool {
+        self.groups().iter().any(|group| group.volume.device() == device && !group.volume.units().is_empty())
     }
 
     /// For as long as the node lives.
@@ -183,7 +195,21 @@ impl Members {
                 self.tick();
             }
         };
-        tokio::join!(ticking, self.follow_views(), self.persist_records(), self.renew_leases(), self.watch());
+        tokio::join!(ticking, self.follow_views(), self.run_logs(), self.renew_leases(), self.watch());
+    }
+
+    /// Runs the logs that there are, and those that are made meanwhile.
+    async fn run_logs(self: &Arc<Self>) {
+        let mut running = FuturesUnordered::new();
+        loop {
+            let opened = self.log_opened.notified();
+            let logs: Vec<Arc<DeviceLog>> = self.logs.lock().values().filter(|log| log.begin()).cloned().collect();
+            running.extend(logs.into_iter().map(|log| log.run(self.clone())));
+            tokio::select! {
+                Some(()) = running.next() => {}
+                () = opened => {}
+            }
+        }
     }
 
     fn tick(self: &Arc<Self>) {
@@ -196,76 +222,81 @@ impl Members {
         }
     }
 
-    /// Nothing is written to the node's devices any more when this returns.
-    pub async fn close(&self) {
-        for group in self.groups() {
+    /// Nothing is written to a device any more when this returns.
+    pub async fn close(&self, device: DeviceId) {
+        for group in self.groups().into_iter().filter(|group| group.volume.device() == device) {
+            if let Some(office) = group.office() {
+                office.store.close().await;
+            }
             group.is_closed.store(true, Ordering::SeqCst);
             group.office_ends();
             group.admissions.drain().await;
         }
     }
 
-    /// Begins a group's machine, with what the log has of it.
-    fn begin_group(self: &Arc<Self>, number: u32) -> Result<Arc<Group>, String> {
-        if let Some(group) = self.group(number) {
-            return Ok(group);
-        }
-        let volume = self.volume_of(number)?;
-        let saved = self.saved.lock().get(&GroupId(number)).cloned().unwrap_or_default();
-        // What the superblock of this copy says may be more than others have: it counts when a primary has given it to all.
-        let released = saved.log.base().opseq;
-        let (me, session) = (self.me, self.session);
-        let start = Start { me, group: GroupId(number), session, limits: GROUP_LOG, saved, released };
-        let group = Arc::new(Group {
-            number,
-            machine: Mutex::new(Machine::new(start)),
-            admissions: Admissions::default(),
-            held: Mutex::default(),
-            waiting: Mutex::default(),
-            volume,
-            office: Mutex::default(),
-            office_changed: Notify::new(),
-            trimmed: Notify::new(),
-            persisted: AtomicU64::new(0),
-            is_closed: AtomicBool::new(false),
-        });
-        Ok(self.groups.lock().entry(number).or_insert(group).clone())
-    }
-
-    /// The volume of a group's copy: where it has space already, or on the device with the most room.
-    fn volume_of(&self, number: u32) -> Result<Volume, String> {
-        let part = region::part_of(number);
-        let has_it = self.volumes.iter().find(|volume| volume.parts().contains(&part));
-        let roomiest = || self.volumes.iter().max_by_key(|volume| volume.room_bytes());
-        let volume = has_it.or_else(roomiest).ok_or("this node has no device")?;
-        Ok(volume.part(part))
-    }
-
     /// Takes an input in, and hands on what the machine asks for.
     pub(crate) fn step(self: &Arc<Self>, group: &Arc<Group>, input: Input) {
         let mut machine = group.machine.lock();
-        self.step_locked(group, &mut machine, input);
+        if let Some(queued) = self.step_locked(group, &mut machine, input) {
+            group.log.watch(group, queued);
+        }
     }
 
-    fn step_locked(self: &Arc<Self>, group: &Arc<Group>, machine: &mut Machine, input: Input) {
-        let mut inputs = vec![input];
+    /// Records that were queued by it: the caller sees to it that the machine hears when they are durable.
+    fn step_locked(self: &Arc<Self>, group: &Arc<Group>, machine: &mut Machine, input: Input) -> Option<Queued> {
+        let (mut inputs, mut records) = (vec![input], Vec::new());
         while let Some(input) = inputs.pop() {
             match machine.step(input, self.env.now()) {
                 Ok(outputs) => {
                     for output in outputs {
-                        inputs.extend(self.carry_out(group, machine, output));
+                        inputs.extend(self.carry_out(group, machine, output, &mut records));
                     }
                 }
                 Err(error) => tracing::error!(%error, group = group.number, "a view that can't be was named"),
             }
         }
         group.trimmed.notify_waiters();
+        self.queue(group, records)
+    }
+
+    /// Records go to the log. A promise waits until writes under former views have ended, and so does what follows it.
+    fn queue(self: &Arc<Self>, group: &Arc<Group>, records: Vec<Record>) -> Option<Queued> {
+        if records.is_empty() {
+            return None;
+        }
+        let mut held_back = group.held_back.lock();
+        if let Some(held_back) = &mut *held_back {
+            held_back.extend(records);
+            return None;
+        }
+        if records.iter().any(is_promise) {
+            *held_back = Some(records);
+            let group = group.clone();
+            drop(self.env.spawn(async move { hand_on(&group).await }));
+            return None;
+        }
+        drop(held_back);
+        group.log.queue(group, records)
+    }
+
+    /// So many records of a group are durable, or the log has failed.
+    pub fn note_durable(self: &Arc<Self>, group: &Arc<Group>, count: u64, outcome: Result<(), StoreError>) {
+        match outcome {
+            Ok(()) => self.step(group, Input::Persisted { count }),
+            Err(error) => group.log.fail(self, &error),
+        }
     }
 
     /// What follows at once is returned. The state of a group stands in its volume: a dump has nothing in it.
-    fn carry_out(self: &Arc<Self>, group: &Arc<Group>, machine: &Machine, output: Output) -> Option<Input> {
+    fn carry_out(
+        self: &Arc<Self>,
+        group: &Arc<Group>,
+        machine: &Machine,
+        output: Output,
+        records: &mut Vec<Record>,
+    ) -> Option<Input> {
         match output {
-            Output::Persist(record) => self.queue_record(group, record),
+            Output::Persist(record) => records.push(record),
             Output::Send { to, message } => self.send(to, &message),
             Output::Committed { through } => {
                 let mut waiting = group.waiting.lock();
@@ -344,22 +375,21 @@ impl Members {
         }
     }
 
-    /// Appends an entry under a view, for who waits for its commit.
+    /// Appends an entry under a view, for who waits for its commit. This node's own write of it, if that was queued: the caller waits for it.
     pub fn append(
         self: &Arc<Self>,
         group: &Arc<Group>,
         view: ViewNumber,
         payload: Bytes,
         tell: oneshot::Sender<()>,
-    ) -> Result<OpSeq, AppendError> {
+    ) -> Result<(OpSeq, Option<Queued>), AppendError> {
         let mut machine = group.machine.lock();
         if machine.view() != view {
             return Err(AppendError::NotServing);
         }
         let opseq = machine.append(payload)?.opseq;
         group.waiting.lock().insert(opseq, tell);
-        self.step_locked(group, &mut machine, Input::Tick);
-        Ok(opseq)
+        Ok((opseq, self.step_locked(group, &mut machine, Input::Tick)))
     }
 
     /// Entries through this are needed no more here.
@@ -387,5 +417,25 @@ impl Members {
     pub fn may_read(&self, group: &Group, view: ViewNumber) -> bool {
         let machine = group.machine.lock();
         machine.view() == view && machine.may_read(self.env.now())
+    }
+}
+
+/// Hands on what was held back.
+async fn hand_on(group: &Arc<Group>) {
+    loop {
+        let before = group.held_back.lock().as_ref().map_or(0, Vec::len);
+        group.admissions.drain().await;
+        let _in_order = group.machine.lock();
+        let mut held_back = group.held_back.lock();
+        let records = held_back.take().expect("what is held back is handed on once");
+        // Another view was promised meanwhile.
+        if records[before..].iter().any(is_promise) {
+            *held_back = Some(records);
+            continue;
+        }
+        if let Some(queued) = group.log.queue(group, records) {
+            group.log.watch(group, queued);
+        }
+        return;
     }
 }

@@ -24,7 +24,7 @@ use env::Env;
 use futures_util::future::{join, join_all};
 use net::{CallError, Caller};
 use parking_lot::Mutex;
-use types::{DeviceUuid, ErrorKind, NodeId, ViewNumber};
+use types::{DeviceId, DeviceUuid, ErrorKind, NodeId, ViewNumber};
 
 use crate::blocks::{BlockError, Way, read_local};
 use crate::limits::{
@@ -102,16 +102,32 @@ impl Mirror {
         Mirror { inner: Arc::new(Inner { env: env.clone(), group, view, me, others, voters, units, failed }) }
     }
 
-    pub fn local(&self) -> &Volume {
+    fn local(&self) -> &Volume {
         &self.inner.group.volume
+    }
+
+    /// The group's number.
+    pub fn group(&self) -> u32 {
+        self.inner.group.number
+    }
+
+    /// The device of the copy that is here.
+    pub fn device(&self) -> DeviceId {
+        self.local().device()
+    }
+
+    /// Bytes that can be addressed here.
+    pub fn byte_count(&self) -> u64 {
+        self.local().byte_count()
+    }
+
+    /// Whether writes of the copy that is here, and of records, are worth a try.
+    pub fn takes_writes(&self) -> bool {
+        !self.local().hangs() && self.local().poisoned_by().is_none() && self.inner.group.log.failure().is_none()
     }
 
     pub fn uuid(&self) -> DeviceUuid {
         uuid_of_group(self.inner.group.number)
-    }
-
-    pub fn unit_bytes(&self) -> u64 {
-        LOGICAL_UNIT_BYTES
     }
 
     pub fn units(&self) -> Vec<u32> {
@@ -125,7 +141,8 @@ impl Mirror {
 
     /// Nodes whose copies have failed.
     pub fn failed(&self) -> BTreeSet<NodeId> {
-        self.inner.failed.lock().keys().copied().collect()
+        let own = (!self.takes_writes()).then_some(self.inner.me);
+        self.inner.failed.lock().keys().copied().chain(own).collect()
     }
 
     /// Asks those again that have only been silent: if this node was asleep, they were not. A copy that answers has not failed.
@@ -240,6 +257,7 @@ impl Mirror {
         }
     }
 
+    /// Reads whole blocks of one copy. Copy 0 is the one that is here.
     pub async fn read(&self, copy: usize, offset: u64, len: usize, way: Way) -> Result<AlignedBuf, BlockError> {
         let Some(other) = copy.checked_sub(1) else { return Ok(read_local(self.local(), offset, len, way).await?) };
         let other = &self.inner.others[other];
@@ -254,7 +272,11 @@ impl Mirror {
         }
     }
 
+    /// Writes whole blocks, to all copies at once.
     pub async fn write(&self, offset: u64, buf: AlignedBuf) -> Result<(), BlockError> {
+        if self.inner.others.is_empty() {
+            return self.write_own(offset, buf).await;
+        }
         let ask = BlockAsk::Write { offset, bytes: Bytes::copy_from_slice(&buf) };
         let own = self.write_own(offset, buf);
         let (own, others) = join(own, self.ask_all(ask)).await;
@@ -297,6 +319,7 @@ impl Mirror {
         join_all(writing).await;
     }
 
+    /// Makes everything written durable, in all copies.
     pub async fn flush(&self) -> Result<(), BlockError> {
         let local = self.local().clone();
         let own = self.own(COPY_PATIENCE * (ASK_TRIES + 1), async move { local.flush().await });
@@ -304,6 +327,7 @@ impl Mirror {
         own.and(others)
     }
 
+    /// Gets units their space, in all copies.
     pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         let local = self.local().clone();
         let own = self.own(SPACE_PATIENCE, async move { local.reserve(offset, len).await });
@@ -312,6 +336,15 @@ impl Mirror {
         let units = offset / LOGICAL_UNIT_BYTES..(offset + len).div_ceil(LOGICAL_UNIT_BYTES);
         self.inner.units.lock().extend(units.map(|unit| unit as u32));
         Ok(())
+    }
+
+    /// Gives the space of all units back but these, in all copies. Nothing is in the others, and nothing is written there meanwhile.
+    pub async fn keep_units(&self, units: Vec<u32>) -> Result<(), BlockError> {
+        *self.inner.units.lock() = units.iter().copied().collect();
+        let (local, kept) = (self.local().clone(), units.clone());
+        let own = self.own(SPACE_PATIENCE, async move { keep_units(&local, &kept).await });
+        let (own, others) = join(own, self.ask_all(BlockAsk::KeepUnits { units })).await;
+        own.and(others)
     }
 
     /// The names are written as of an entry: members need those before it no more.
@@ -330,9 +363,9 @@ impl Mirror {
         join_all(asking).await.into_iter().collect()
     }
 
-    /// A write is asked for once: another one of the same blocks might land after they are used again.
+    /// A write is asked for once: another one of the same blocks might land after they are used again. Space is given back once: it may be wanted again.
     async fn ask(&self, copy: &Copy, ask: BlockAsk) -> Result<BlockAnswer, BlockError> {
-        if matches!(ask, BlockAsk::Write { .. }) {
+        if matches!(ask, BlockAsk::Write { .. } | BlockAsk::KeepUnits { .. }) {
             return self.ask_once(copy, ask).await;
         }
         let mut tries = 0;
@@ -351,7 +384,8 @@ impl Mirror {
         let failed = |kind, reason| BlockError::Copy { node: copy.node, kind, reason };
         let no_way = || failed(ErrorKind::Unavailable, "there is no such node any more".to_owned());
         let caller = copy.caller.as_ref().ok_or_else(no_way)?;
-        let patience = if matches!(question.ask, BlockAsk::Reserve { .. }) { SPACE_PATIENCE } else { COPY_PATIENCE };
+        let changes_space = matches!(question.ask, BlockAsk::Reserve { .. } | BlockAsk::KeepUnits { .. });
+        let patience = if changes_space { SPACE_PATIENCE } else { COPY_PATIENCE };
         let answered = caller.call(question.encode(), env.now() + patience).await;
         let answer = answered.map_err(|error: CallError| {
             let is_silent = matches!(error, CallError::NotSent { .. } | CallError::Unanswered { .. });
@@ -393,20 +427,24 @@ impl Mirror {
         self.own(COPY_PATIENCE, work).await
     }
 
-    /// This node's copy has as much time as others, and fails behind that. What it was asked for goes on.
+    /// This node's copy has as much time as others, and fails behind that. What it was asked for goes on. Where there is no other copy it is waited for.
     async fn own(
         &self,
         patience: Duration,
         work: impl Future<Output = Result<(), VolumeError>> + Send + 'static,
     ) -> Result<(), BlockError> {
-        let Inner { env, me, .. } = &*self.inner;
-        let done = tokio::select! {
-            // An answer that has come while this process stood still is one.
-            biased;
-            done = Finishing::new(env, work) => done.map_err(BlockError::from),
-            () = env.sleep(patience) => {
-                let reason = "its disk does not answer".to_owned();
-                Err(BlockError::Copy { node: *me, kind: ErrorKind::Unavailable, reason })
+        let Inner { env, me, others, .. } = &*self.inner;
+        let done = if others.is_empty() {
+            work.await.map_err(BlockError::from)
+        } else {
+            tokio::select! {
+                // An answer that has come while this process stood still is one.
+                biased;
+                done = Finishing::new(env, work) => done.map_err(BlockError::from),
+                () = env.sleep(patience) => {
+                    let reason = "its disk does not answer".to_owned();
+                    Err(BlockError::Copy { node: *me, kind: ErrorKind::Unavailable, reason })
+                }
             }
         };
         done.inspect_err(|error| {
@@ -431,4 +469,17 @@ pub fn units_of(volume: &Volume) -> Vec<u32> {
     let touched: BTreeSet<u32> = volume.units().into_iter().flat_map(touched).filter(|unit| *unit < end).collect();
     let has_space = |unit: &u32| volume.is_reserved(u64::from(*unit) * LOGICAL_UNIT_BYTES, LOGICAL_UNIT_BYTES);
     touched.into_iter().filter(has_space).collect()
+}
+
+/// Gives the space of a device's units back that none of these logical units has a part in.
+pub async fn keep_units(volume: &Volume, units: &[u32]) -> Result<(), VolumeError> {
+    let touched = |unit: &u32| {
+        let (first, end) = (u64::from(*unit) * LOGICAL_UNIT_BYTES, (u64::from(*unit) + 1) * LOGICAL_UNIT_BYTES);
+        (first / volume.unit_bytes()) as u32..=((end - 1) / volume.unit_bytes()) as u32
+    };
+    let kept: BTreeSet<u32> = units.iter().flat_map(touched).collect();
+    for unit in volume.units().into_iter().filter(|unit| !kept.contains(unit)) {
+        volume.give_back(unit).await?;
+    }
+    Ok(())
 }

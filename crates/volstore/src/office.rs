@@ -16,11 +16,9 @@ use net::ServiceTag;
 use tokio::sync::watch;
 use types::{NodeId, ViewNumber};
 
-use crate::blocks::LogicalVolume;
 use crate::desk::Desk;
 use crate::interface::VolumeEngine;
-use crate::limits::{LEARNER_PATIENCE, LEARNER_PAUSE, LEASE, NEXT_VIEW_PAUSE, PRIMARY_PAUSE};
-use crate::log::PgLog;
+use crate::limits::{LEARNER_PATIENCE, LEARNER_PAUSE, LEASE, NEXT_VIEW_PAUSE, PRIMARY_PAUSE, SHUT_PAUSE};
 use crate::members::{Group, Members};
 use crate::mirror::{Copy, Mirror};
 use crate::name::Opseq;
@@ -38,10 +36,7 @@ pub struct Office {
 
 impl Office {
     pub fn engine(&self, is_strict: bool) -> VolumeEngine {
-        match is_strict {
-            true => VolumeEngine::strict(self.store.clone()),
-            false => VolumeEngine::overwriting(self.store.clone()),
-        }
+        VolumeEngine::new(self.store.clone(), is_strict)
     }
 
     /// Waits for the lease of a view that has just begun, or of a manager that is slow. Not for ever: what is asked then is refused.
@@ -68,30 +63,48 @@ impl Office {
         let opened = open(&members, &group, view, &mirror).await;
         let store = match opened {
             Ok(store) => store,
-            Err(reason) => {
-                tracing::warn!(
-                    reason,
-                    group = group.number,
-                    view = view.0,
-                    "a placement group can't be served under this view"
-                );
-                members.env.sleep(NEXT_VIEW_PAUSE).await;
+            Err(error) => {
+                tracing::warn!(%error, group = group.number, view = view.0, "a placement group can't be served under this view");
+                let is_alone = record.voters.len() == 1;
+                members.note_obstacle(group.number, is_alone.then_some(error));
+                members.env.sleep(if is_alone { SHUT_PAUSE } else { NEXT_VIEW_PAUSE }).await;
                 return ask_for_next(&members, &record, &mirror, true).await;
             }
         };
+        members.note_obstacle(group.number, None);
         let (ended, mut told) = watch::channel(false);
         let office = Arc::new(Office { view, store, desk: Desk::default(), ended });
         if !group.open_office(&office) {
             return;
         }
+        let failing = async {
+            let reason = tokio::select! {
+                reason = office.store.failure() => reason,
+                () = until_device_stops(&members, &record, &mirror) => "the device of this node's copy takes no writes".to_owned(),
+            };
+            until_a_view_helps(&members, &record, &mirror).await;
+            tracing::warn!(reason, group = group.number, view = view.0, "a placement group asks for another view");
+            ask_for_next(&members, &record, &mirror, false).await;
+        };
         tokio::select! {
-            reason = office.store.failure() => {
-                tracing::warn!(reason, group = group.number, view = view.0, "a placement group asks for another view");
-                ask_for_next(&members, &record, &mirror, false).await;
-            }
+            () = failing => {}
             () = look_after(&members, &group, &office, &record, &mirror) => {}
             () = async { drop(told.wait_for(|is_ended| *is_ended).await.map(drop)) } => {}
         }
+    }
+}
+
+/// Waits until another node had better lead.
+async fn until_device_stops(members: &Members, record: &PlacementRecord, mirror: &Mirror) {
+    while record.voters == [members.me] || mirror.takes_writes() {
+        members.env.sleep(LEARNER_PAUSE).await;
+    }
+}
+
+/// Waits while this node alone has the group and its device takes no writes: what is there is read meanwhile.
+async fn until_a_view_helps(members: &Members, record: &PlacementRecord, mirror: &Mirror) {
+    while record.voters == [members.me] && !mirror.takes_writes() {
+        members.env.sleep(SHUT_PAUSE).await;
     }
 }
 
@@ -104,14 +117,12 @@ fn mirror_of(members: &Members, group: &Arc<Group>, record: &PlacementRecord) ->
     Mirror::new(&members.env, group.clone(), record.view, members.me, others.map(copy).collect())
 }
 
-async fn open(members: &Arc<Members>, group: &Arc<Group>, view: ViewNumber, mirror: &Mirror) -> Result<Store, String> {
-    mirror.meet().await.map_err(|error| error.to_string())?;
+async fn open(members: &Arc<Members>, group: &Arc<Group>, view: ViewNumber, mirror: &Mirror) -> Result<Store, EngineError> {
+    mirror.meet().await.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
     let (entries, next) = group.entries_from(0);
     let entries = entries.into_iter().map(|(opseq, bytes)| (Opseq(opseq), bytes)).collect();
     let seat = Seat { members: members.clone(), group: group.clone(), view, mirror: mirror.clone() };
-    let volume = LogicalVolume::Mirrored(mirror.clone());
-    let opened = Store::open_group(&members.env, volume, PgLog::Replicated(seat), entries, Opseq(next)).await;
-    opened.map_err(|error| error.to_string())
+    Store::open(&members.env, mirror.clone(), seat, entries, Opseq(next)).await
 }
 
 /// Keeps the store in order and fills the learners, for as long as the view lasts.

@@ -1,10 +1,12 @@
 //! A node's part of the volume engine, among its subsystems.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ::engine::ObjectEngine;
 use device::{Volume, VolumeOwner};
-use manager::Snapshot;
+use env::Env;
+use manager::Manager;
 use net::{BoxFuture, Caller, Service, ServiceTag};
 use subsystem::{Figure, Loss, Silent, Starter, StatusLine, Subsystem, Surroundings, Task};
 use types::{DeviceId, NodeId};
@@ -12,34 +14,38 @@ use types::{DeviceId, NodeId};
 use crate::block_service::BlockService;
 use crate::desk::QuestionService;
 use crate::gateway::Gateway;
-use crate::interface::VolumeEngine;
 use crate::keeper::keep;
-use crate::limits::{GROUP_COPIES, OPEN_PAUSE};
-use crate::members::{Members, MessageService, Ways, is_region};
+use crate::limits::{GROUP_COPIES, SHAPE, Shape};
+use crate::members::{Members, MessageService, Ways};
 use crate::place::Place;
-use crate::store::{Founding, Store, StoreStats};
+use crate::store::StoreStats;
 
 /// Begins a node's part.
 pub struct ObjectsStarter;
 
-/// A node's objects of volume buckets: those of a server of its own, or its part of the cluster's.
+/// A node's part of the placement groups that have the objects of volume buckets.
 pub struct Objects {
-    store: Store,
     place: Place,
     me: NodeId,
     silent: Silent,
+    /// What copies stand on.
     devices: Vec<Volume>,
+    shape: Shape,
 }
 
 impl Objects {
-    /// `store`: of this server alone. `devices`: what a member of groups keeps its copies on.
-    pub(crate) fn new(store: Store, place: Place, me: NodeId, silent: Silent, devices: Vec<Volume>) -> Objects {
-        Objects { store, place, me, silent, devices }
+    pub(crate) fn new(place: Place, me: NodeId, silent: Silent, devices: Vec<Volume>, shape: Shape) -> Objects {
+        Objects { place, me, silent, devices, shape }
     }
 
-    #[cfg(test)]
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
+    /// Serves the groups of a node that has no others around it, for as long as its process runs: for programs that measure the engine by itself.
+    pub fn serve_alone(env: &Env, manager: Arc<Manager>, me: NodeId, devices: Vec<Volume>) -> Arc<Objects> {
+        let place = Place::new(env, me, manager, Arc::new(|_, _| None));
+        let objects = Arc::new(Objects::new(place, me, Arc::new(BTreeSet::new), devices, SHAPE));
+        for task in objects.clone().tasks() {
+            drop(env.spawn(task));
+        }
+        objects
     }
 
     #[cfg(test)]
@@ -49,21 +55,20 @@ impl Objects {
 
     /// The engine of S3 buckets.
     pub fn engine(&self) -> Arc<dyn ObjectEngine> {
-        Arc::new(Gateway::new(VolumeEngine::overwriting(self.store.clone()), self.place.clone(), false))
+        Arc::new(Gateway::new(self.place.clone(), false))
     }
 
     /// The engine of strict buckets.
     pub fn strict_engine(&self) -> Arc<dyn ObjectEngine> {
-        Arc::new(Gateway::new(VolumeEngine::strict(self.store.clone()), self.place.clone(), true))
+        Arc::new(Gateway::new(self.place.clone(), true))
     }
 
-    /// Counts of the store of this server, and of each group that is served here.
+    /// Counts of each group that is served here.
     fn stores(&self) -> impl Fn() -> Vec<StoreStats> + Send + Sync + 'static {
-        let (lone, place) = (self.store.clone(), self.place.clone());
+        let place = self.place.clone();
         move || {
-            let offices = place.members().map(|members| members.groups()).unwrap_or_default();
-            let offices = offices.iter().filter_map(|group| place.office(group.number));
-            std::iter::once(lone.stats()).chain(offices.map(|office| office.store.stats())).collect()
+            let groups = place.members().map(|members| members.groups()).unwrap_or_default();
+            groups.iter().filter_map(|group| Some(group.office()?.store.stats())).collect()
         }
     }
 
@@ -72,21 +77,13 @@ impl Objects {
         let (manager, env) = (self.place.manager(), self.place.env());
         let mut changes = manager.changes();
         let is_named = || manager.snapshot().placements().any(|record| record.members().any(|node| node == self.me));
-        let mut has_region = is_region(&self.devices).await;
-        while !has_region && !is_named() {
+        while !is_named() {
             if changes.changed().await.is_err() {
                 return;
             }
-            has_region = false;
         }
-        let members = loop {
-            let (ways, devices) = (self.place.ways().clone(), self.devices.clone());
-            match Members::open(env, self.me, manager.clone(), ways, devices).await {
-                Ok(members) => break members,
-                Err(error) => tracing::error!(error, "this node can't take part in placement groups of volume buckets"),
-            }
-            env.sleep(OPEN_PAUSE).await;
-        };
+        let (ways, devices) = (self.place.ways().clone(), self.devices.clone());
+        let members = Members::open(env, self.me, manager.clone(), ways, devices, self.shape).await;
         self.place.set_members(members.clone());
         members.run().await;
     }
@@ -96,23 +93,9 @@ impl Starter for ObjectsStarter {
     fn start(self: Box<Self>, around: Surroundings) -> BoxFuture<'static, Result<Arc<dyn Subsystem>, String>> {
         Box::pin(async move {
             let devices: Vec<Volume> = around.devices.iter().map(|device| device.volume(VolumeOwner::Objects)).collect();
-            let there: Vec<DeviceId> = around.devices.iter().map(|device| device.id()).collect();
-            let (manager, me) = (around.manager.clone(), around.me);
-            let founding = Founding {
-                check: Box::new({
-                    let manager = manager.clone();
-                    move || may_found(&manager.snapshot(), &there)
-                }),
-                claim: Box::new(move || {
-                    let manager = manager.clone();
-                    Box::pin(async move { manager.claim_lone_store(me).await.map_err(|error| error.to_string()) })
-                }),
-            };
-            // What a member of groups has on its devices is no store of its own.
-            let volumes = if is_region(&devices).await { Vec::new() } else { devices.clone() };
-            let store = Store::open(&around.env, volumes, founding).await;
+            let me = around.me;
             let place = Place::new(&around.env, me, around.manager.clone(), ways(&around));
-            Ok(Arc::new(Objects::new(store, place, me, around.silent, devices)) as Arc<dyn Subsystem>)
+            Ok(Arc::new(Objects::new(place, me, around.silent, devices, SHAPE)) as Arc<dyn Subsystem>)
         })
     }
 }
@@ -125,26 +108,15 @@ fn ways(around: &Surroundings) -> Ways {
     })
 }
 
-/// Whether a store that is not on this node's devices is nowhere else.
-fn may_found(state: &Snapshot, there: &[DeviceId]) -> Result<(), String> {
-    if state.nodes().count() > 1 {
-        return Err("this cluster has several nodes: its objects of volume buckets are in placement groups".to_owned());
-    }
-    let missing = state.devices().find(|device| !there.contains(&device.id));
-    missing.map_or(Ok(()), |device| {
-        Err(format!("device {} ({}) is missing, and objects of volume buckets may be on it: attach it", device.id, device.path))
-    })
-}
-
 impl Objects {
-    /// Refuses a loss after which a placement group has no whole copy.
+    /// Refuses a loss after which a placement group has no whole copy, or a member that stays has lost its own.
     fn check_copies_elsewhere(&self, loss: &Loss) -> Result<(), String> {
         let state = self.place.manager().snapshot();
         let keeps_own = self.devices.iter().any(|device| !loss.devices.contains(&device.device()));
         let uses = |device: &&DeviceId| self.place.members().is_some_and(|members| members.uses(**device));
         if let Some(device) = loss.devices.iter().find(uses).filter(|_| keeps_own) {
             return Err(format!(
-                "copies of volume buckets are on device {device} of this node: remove the node; {} gives them up",
+                "objects of volume buckets are on device {device}. Remove the node, if other nodes have them too, or copy these buckets elsewhere and remove them; {} gives them up",
                 loss.all_the_same
             ));
         }
@@ -180,7 +152,6 @@ const GAUGES: &[(&str, &str, Pick)] = &[
     ("objects", "Objects of volume buckets", |stats| stats.objects),
     ("used_bytes", "Bytes of blocks that have an owner", |stats| stats.used_bytes),
     ("limbo_bytes", "Bytes of those blocks that will be free", |stats| stats.limbo_bytes),
-    ("log_live_segments", "Segments of the log that are needed", |stats| stats.log_live_segments),
 ];
 
 impl Subsystem for Objects {
@@ -198,33 +169,22 @@ impl Subsystem for Objects {
     }
 
     fn tasks(self: Arc<Self>) -> Vec<Task> {
-        let (lone, member, keeper) = (self.clone(), self.clone(), self);
+        let (member, keeper) = (self.clone(), self);
         vec![
-            Box::pin(async move { lone.store.maintain().await }),
             Box::pin(async move { member.take_part().await }),
             Box::pin(async move { keep(keeper.place.clone(), keeper.silent.clone()).await }),
         ]
     }
 
     fn check_nothing_lost<'a>(&'a self, loss: &'a Loss) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
-            self.check_copies_elsewhere(loss)?;
-            match loss.devices.iter().any(|device| self.store.needs_device(*device)) {
-                false => Ok(()),
-                true => Err(format!(
-                    "objects of volume buckets, or their names, are on {} alone. Copy these buckets elsewhere and remove them; {} gives them up",
-                    loss.whose, loss.all_the_same
-                )),
-            }
-        })
+        Box::pin(async move { self.check_copies_elsewhere(loss) })
     }
 
-    fn close_device(&self, _: DeviceId) -> BoxFuture<'_, ()> {
+    fn close_device(&self, device: DeviceId) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(members) = self.place.members() {
-                members.close().await;
+                members.close(device).await;
             }
-            self.store.close().await;
         })
     }
 
@@ -241,24 +201,22 @@ impl Subsystem for Objects {
     }
 
     fn status(&self) -> Vec<StatusLine> {
-        let line = |text| vec![StatusLine { label: "volumes".to_owned(), text }];
+        let state = self.place.manager().snapshot();
+        let all = state.placements().count();
+        if all == 0 {
+            return Vec::new();
+        }
         let stats = self.stores()();
         let sum = |pick: Pick| stats.iter().map(pick).sum::<u64>();
         let (objects, used_bytes) = (sum(|stats| stats.objects), sum(|stats| stats.used_bytes));
-        let state = self.place.manager().snapshot();
-        let all = state.placements().count();
-        if all > 0 {
-            let is_whole = |record: &&Arc<manager::PlacementRecord>| record.is_active && record.voters.len() >= GROUP_COPIES;
-            let whole = state.placements().filter(is_whole).count();
-            return line(format!(
-                "{whole} placement groups of {all} have {GROUP_COPIES} copies; this node leads {} with {objects} objects of volume buckets, {used_bytes} bytes of blocks",
-                stats.len() - 1
-            ));
-        }
-        match objects == 0 && used_bytes == 0 {
-            true => Vec::new(),
-            false => line(format!("{objects} objects of volume buckets, {used_bytes} bytes of blocks")),
-        }
+        let copies = state.nodes().count().clamp(1, GROUP_COPIES);
+        let is_whole = |record: &&Arc<manager::PlacementRecord>| record.is_active && record.voters.len() >= copies;
+        let (whole, leads) = (state.placements().filter(is_whole).count(), stats.len());
+        let text = format!(
+            "{whole} placement groups of {all} have {copies} {}; this node leads {leads} with {objects} objects of volume buckets, {used_bytes} bytes of blocks",
+            if copies == 1 { "copy" } else { "copies" }
+        );
+        vec![StatusLine { label: "volumes".to_owned(), text }]
     }
 }
 
@@ -277,29 +235,5 @@ pub(crate) fn test_node(number: u8) -> manager::RegisterNode {
         zone: String::new(),
         version: "1".to_owned(),
         joined_ms: 1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use env::Env;
-    use manager::Manager;
-    use types::DeviceUuid;
-
-    use super::{may_found, test_node};
-
-    #[tokio::test]
-    async fn a_store_is_founded_where_nothing_can_be_elsewhere() {
-        let manager = Manager::open_in_memory(&Env::simulated(1)).await.expect("a manager in memory");
-        let device = manager.add_device(DeviceUuid([1; 16]), "disk", 1 << 30).await.expect("adds");
-        assert_eq!(may_found(&manager.snapshot(), &[device.id]), Ok(()));
-        let refused = may_found(&manager.snapshot(), &[]).expect_err("its device is missing");
-        assert!(refused.contains("is missing"), "{refused}");
-        for number in 1..=2 {
-            assert_eq!(may_found(&manager.snapshot(), &[device.id]), Ok(()), "one node at most");
-            manager.register_node(test_node(number)).await.expect("registers");
-        }
-        let refused = may_found(&manager.snapshot(), &[device.id]).expect_err("another node has it");
-        assert!(refused.contains("several nodes"), "{refused}");
     }
 }

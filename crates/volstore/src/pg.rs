@@ -25,13 +25,15 @@ use engine::{Condition, Unmet};
 use format::attributes::{Attributes, ETag};
 use types::{BucketId, UploadId};
 
-use crate::content::{Content, Extent, Object, PartChecksum, PartMark, VolumeIndex};
+use crate::content::{Content, Extent, Object, PartChecksum, PartMark};
 use crate::limits::MAX_OUTCOMES;
 use crate::name::{Name, Opseq};
 use crate::record::{Mutation, decode_attributes};
 use crate::space::Space;
 
 pub use allocation::Purpose;
+#[cfg(test)]
+pub use check::Account;
 pub use rows::Cursor;
 
 /// An upload that is open.
@@ -72,12 +74,9 @@ struct PendingName {
 /// Content that nothing names any more, and the mutation by which that is so.
 type Freed = Vec<(Opseq, Arc<Content>)>;
 
-/// A placement group and the logical volumes that it owns.
+/// A placement group and its logical volume.
 pub struct Pg {
-    /// None: the device is missing.
-    volumes: Vec<Option<Space>>,
-    /// Where dumps go.
-    home: Option<VolumeIndex>,
+    space: Space,
     objects: BTreeMap<Name, Arc<Object>>,
     uploads: BTreeMap<UploadName, Upload>,
     outcomes: BTreeMap<UploadName, Outcome>,
@@ -99,11 +98,10 @@ pub struct Pg {
 }
 
 impl Pg {
-    /// An empty group over these volumes.
-    pub fn new(volumes: Vec<Option<Space>>, home: Option<VolumeIndex>, next: Opseq) -> Pg {
+    /// An empty group.
+    pub fn new(space: Space, next: Opseq) -> Pg {
         Pg {
-            volumes,
-            home,
+            space,
             objects: BTreeMap::new(),
             uploads: BTreeMap::new(),
             outcomes: BTreeMap::new(),

@@ -39,17 +39,14 @@ impl Space {
         self.unit_blocks
     }
 
+    /// The units that have space.
+    pub fn units(&self) -> impl Iterator<Item = u32> {
+        self.lent.iter().copied()
+    }
+
     /// Blocks of units that have space, but for the fixed ones.
     pub fn lent_blocks(&self) -> u64 {
         self.lent.iter().map(|unit| self.usable(*unit)).map(|blocks| blocks.end - blocks.start).sum()
-    }
-
-    /// The first blocks are never free from now on. None is used yet.
-    pub fn fix(&mut self, fixed_blocks: u64) {
-        assert_eq!(self.free_blocks, self.lent_blocks(), "blocks are used already");
-        let lent = std::mem::take(&mut self.lent);
-        *self = Space::new(self.unit_blocks, self.blocks, fixed_blocks);
-        lent.into_iter().for_each(|unit| self.add_unit(unit));
     }
 
     /// The blocks of a unit that may have content.

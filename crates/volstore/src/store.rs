@@ -4,7 +4,7 @@
 //! - The lock of the state is never held during I/O.
 //! - What was begun goes on if its caller waits for it no more.
 //! - After a write that failed nothing more is written: the next start finds what the medium holds.
-//! - A store without a mutation has no space.
+//! - A group without a mutation has no space.
 
 mod committing;
 mod dumping;
@@ -19,24 +19,24 @@ mod reading;
 mod rooming;
 mod uploads;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use ::engine::{EngineError, ListPage, ListQuery, UploadPage, UploadQuery};
-use device::{Finishing, Volume};
+use device::Finishing;
 use env::Env;
-use net::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use types::limits::BLOCK_BYTES;
-use types::{BucketId, DeviceId, ErrorKind};
+use types::{BucketId, ErrorKind};
 
-use crate::blocks::{BlockError, LogicalVolume};
-use crate::content::VolumeIndex;
+use crate::blocks::BlockError;
 use crate::limits::MAX_REQUESTS;
-use crate::log::{LogPlace, PgLog, Volumes};
+use crate::medium::Medium;
+use crate::mirror::Mirror;
 use crate::name::Opseq;
 use crate::pg::Pg;
+use crate::seat::Seat;
 use crate::superblock::Superblock;
 
 pub use held::StagedContent;
@@ -45,24 +45,9 @@ pub use mutations::Rule;
 pub use reading::Pinned;
 pub use uploads::PartBytes;
 
-/// Whether a store may be founded; the reason why not.
-pub struct Founding {
-    /// As far as this node knows.
-    pub check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// From now on nobody else founds one.
-    pub claim: Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-}
-
-impl Founding {
-    /// Nobody else may have a store.
-    pub fn free() -> Founding {
-        Founding { check: Box::new(|| Ok(())), claim: Box::new(|| Box::pin(async { Ok(()) })) }
-    }
-}
-
 const NO_LEASE: &str = "this node waits to hear that it is still the primary of the placement group";
 
-/// The objects of a server, or of a placement group, being served. Clones are the same one.
+/// The objects of a placement group at its primary. Clones are the same ones.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -70,16 +55,12 @@ pub struct Store {
 
 struct Inner {
     env: Env,
-    volumes: Arc<Volumes>,
-    /// Why the store can't be used at all, for this process.
-    obstacle: Option<EngineError>,
-    founding: Founding,
+    medium: Medium,
     /// Never held during I/O.
     state: Mutex<State>,
     latches: Latches,
-    /// None before the first mutation.
-    log: OnceLock<PgLog>,
-    /// Held while units of volumes get or lose their space.
+    seat: Seat,
+    /// Held while units of the volume get or lose their space.
     growing: tokio::sync::Mutex<()>,
     /// Held over a dump.
     dumping: tokio::sync::Mutex<()>,
@@ -134,32 +115,26 @@ pub struct StoreStats {
     /// Of blocks that have an owner.
     pub used_bytes: u64,
     pub limbo_bytes: u64,
-    pub log_live_segments: u64,
 }
 
 impl Store {
-    /// Opens what stands on the volumes. Where that fails the store answers with the reason, and what else the node runs is served.
-    pub async fn open(env: &Env, volumes: Vec<Volume>, founding: Founding) -> Store {
-        let loaded = load::load(env, volumes, &founding).await;
-        if let Some(error) = &loaded.obstacle {
-            tracing::error!(%error, "the objects of volume buckets can't be used");
-        }
-        Store::begin(env, loaded, founding).await
-    }
-
-    async fn begin(env: &Env, loaded: load::Loaded, founding: Founding) -> Store {
+    /// Opens the objects of a group: what its volume has, and the entries of its log. `next` is the number of the next one.
+    pub async fn open(
+        env: &Env,
+        volume: Mirror,
+        seat: Seat,
+        entries: Vec<(Opseq, bytes::Bytes)>,
+        next: Opseq,
+    ) -> Result<Store, EngineError> {
+        let load::Loaded { medium, state, revoked } = load::load(volume, entries, next).await?;
         let counters = Counters::default();
-        counters.revoked.store(loaded.revoked.len() as u64, Ordering::Relaxed);
-        let log = OnceLock::new();
-        loaded.log.into_iter().for_each(|found| drop(log.set(found)));
+        counters.revoked.store(revoked.len() as u64, Ordering::Relaxed);
         let inner = Arc::new(Inner {
             env: env.clone(),
-            volumes: loaded.volumes,
-            obstacle: loaded.obstacle,
-            founding,
-            state: Mutex::new(loaded.state),
+            medium,
+            state: Mutex::new(state),
             latches: Latches::default(),
-            log,
+            seat,
             growing: tokio::sync::Mutex::default(),
             dumping: tokio::sync::Mutex::default(),
             is_growing_ahead: AtomicBool::new(false),
@@ -168,8 +143,8 @@ impl Store {
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             counters,
         });
-        inner.begin(loaded.revoked).await;
-        Store { inner }
+        inner.begin(revoked).await?;
+        Ok(Store { inner })
     }
 
     /// What has been done, and what there is.
@@ -177,7 +152,6 @@ impl Store {
         let inner = &self.inner;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &inner.counters;
-        let log_live_segments = inner.log.get().map_or(0, |log| log.live_segments() as u64);
         let state = inner.state.lock();
         StoreStats {
             mutations: read(&counters.mutations),
@@ -191,20 +165,7 @@ impl Store {
             objects: state.pg.object_count() as u64,
             used_bytes: state.pg.used_blocks() * BLOCK_BYTES as u64,
             limbo_bytes: state.pg.limbo_blocks() * BLOCK_BYTES as u64,
-            log_live_segments,
         }
-    }
-
-    /// The objects of a placement group, at its primary: what the group's volume has, and the entries of its log. `next` is the number of the next one.
-    pub async fn open_group(
-        env: &Env,
-        volume: LogicalVolume,
-        log: PgLog,
-        entries: Vec<(Opseq, bytes::Bytes)>,
-        next: Opseq,
-    ) -> Result<Store, EngineError> {
-        let loaded = load::load_group(volume, log, entries, next).await?;
-        Ok(Store::begin(env, loaded, Founding::free()).await)
     }
 
     /// A page of names.
@@ -227,11 +188,9 @@ impl Store {
         self.inner.state.lock().pg.check()
     }
 
-    /// Whether a device's loss would lose anything.
-    pub fn needs_device(&self, device: DeviceId) -> bool {
-        let Some(index) = self.inner.index_of(device) else { return false };
-        let state = self.inner.state.lock();
-        state.pg.home() == Some(index) || state.pg.has_content_on(index)
+    /// Whether it is the same one.
+    pub fn is(&self, other: &Store) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Refuses what would write from now on, and returns when all that was begun has ended.
@@ -261,67 +220,42 @@ impl Store {
 }
 
 impl Inner {
-    /// Refuses everything where the store can't be opened, or may not be here.
-    fn check_usable(&self) -> Result<(), EngineError> {
-        if let Some(obstacle) = &self.obstacle {
-            return Err(obstacle.clone());
-        }
-        match self.log.get() {
-            Some(_) => Ok(()),
-            None => (self.founding.check)().map_err(|reason| EngineError::DeviceMissing { reason }),
-        }
-    }
-
-    /// Looks at the state. In a cluster that counts only if this node may answer, and still may after the look.
+    /// Looks at the state. That counts only if this node may answer, and still may after the look.
     fn look<T>(&self, look: impl FnOnce(&State) -> T) -> Result<T, EngineError> {
-        self.check_usable()?;
         let seen = look(&self.state.lock());
-        match self.log.get().is_none_or(PgLog::may_read) {
+        match self.seat.may_read() {
             true => Ok(seen),
             false => Err(unavailable(NO_LEASE.to_owned())),
         }
     }
 
-    fn is_mirrored(&self) -> bool {
-        matches!(self.log.get(), Some(PgLog::Replicated(_)))
-    }
-
-    fn index_of(&self, device: DeviceId) -> Option<VolumeIndex> {
-        let at = |volume: &Option<LogicalVolume>| volume.as_ref().is_some_and(|volume| volume.device() == device);
-        self.volumes.all.iter().position(at).map(|index| VolumeIndex(index as u16))
-    }
-
-    fn home(&self) -> LogicalVolume {
-        let home = self.state.lock().pg.home().expect("a store that is founded has a home");
-        self.volumes.all[usize::from(home.0)].clone().expect("the home device is there")
-    }
-
-    fn log(&self) -> &PgLog {
-        self.log.get().expect("a store that is founded has a log")
-    }
-
-    /// What a request is told of an error of a volume. A copy that fails ends all writing: the next view goes on without it.
+    /// What a request is told of an error of the volume. A copy that fails ends all writing: the next view goes on without it.
     fn refuse(&self, error: &BlockError) -> EngineError {
-        match error {
-            BlockError::Copy { kind, .. } if *kind != ErrorKind::Full => self.fail(error),
-            BlockError::Volume(_) if error.kind() != ErrorKind::Full && self.is_mirrored() => self.fail(error),
-            _ => refusal(error),
+        match error.kind() {
+            ErrorKind::Full => EngineError::Full,
+            ErrorKind::Busy => refusal(error),
+            _ => self.fail(error),
         }
     }
 
-    /// Ends all writing: what the medium holds is known again after the next start.
+    /// Ends all writing under this view: what the medium holds is known again when the group is opened anew.
     fn fail(&self, error: &(dyn std::error::Error + 'static)) -> EngineError {
         let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
-        let reason = causes.collect::<Vec<_>>().join(": ");
+        unavailable(self.stop_writing(causes.collect::<Vec<_>>().join(": ")))
+    }
+
+    /// Ends all writing, for a reason. The first one counts.
+    fn stop_writing(&self, reason: String) -> String {
         let failure = {
             let mut state = self.state.lock();
             if state.failure.is_none() {
-                tracing::error!(reason, "objects of volume buckets are only read from now on");
+                let group = self.seat.group.number;
+                tracing::error!(reason, group, "objects of a placement group of volume buckets are only read from now on");
             }
             state.failure.get_or_insert(reason).clone()
         };
         self.changed.notify_waiters();
-        unavailable(failure)
+        failure
     }
 }
 
@@ -334,11 +268,6 @@ impl State {
             None => Ok(()),
         }
     }
-}
-
-/// Where the log stands on a volume.
-fn log_place(volume: &LogicalVolume) -> LogPlace {
-    LogPlace::of(volume.byte_count())
 }
 
 fn unavailable(reason: String) -> EngineError {

@@ -10,6 +10,7 @@
 //! | 4 | for blocks | `offset` u64, `len` u32, from the medium u8 (0 or 1) | 2, the bytes; or 4: the medium refuses to read them |
 //! | 5 | to flush | | 0 |
 //! | 6 | to need entries through this no more | `through` u64 | 0 |
+//! | 7 | to give the space of all units back but these | u32 of each | 0 |
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use types::{NodeId, ViewNumber};
@@ -31,6 +32,7 @@ pub enum BlockAsk {
     Read { offset: u64, len: u32, is_from_medium: bool },
     Flush,
     Released { through: u64 },
+    KeepUnits { units: Vec<u32> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,7 @@ impl BlockQuestion {
             BlockAsk::Read { .. } => 4,
             BlockAsk::Flush => 5,
             BlockAsk::Released { .. } => 6,
+            BlockAsk::KeepUnits { .. } => 7,
         });
         out.put_u32_le(self.from.0);
         out.put_u32_le(self.group);
@@ -70,6 +73,7 @@ impl BlockQuestion {
                 out.put_u8(u8::from(*is_from_medium));
             }
             BlockAsk::Released { through } => out.put_u64_le(*through),
+            BlockAsk::KeepUnits { units } => units.iter().for_each(|unit| out.put_u32_le(*unit)),
         }
         out.freeze()
     }
@@ -89,6 +93,7 @@ impl BlockQuestion {
             }
             5 => BlockAsk::Flush,
             6 => BlockAsk::Released { through: bytes.try_get_u64_le().ok()? },
+            7 if bytes.len().is_multiple_of(4) => BlockAsk::KeepUnits { units: units_in(std::mem::take(&mut bytes)) },
             _ => return None,
         };
         bytes.is_empty().then_some(BlockQuestion { from, group, view, ask })
@@ -117,15 +122,17 @@ impl BlockAnswer {
     pub fn decode(mut bytes: Bytes) -> Option<BlockAnswer> {
         match bytes.try_get_u8().ok()? {
             0 if bytes.is_empty() => Some(BlockAnswer::Done),
-            1 if bytes.len().is_multiple_of(4) => Some(BlockAnswer::Units(
-                bytes.chunks(4).map(|unit| u32::from_le_bytes(unit.try_into().expect("four"))).collect(),
-            )),
+            1 if bytes.len().is_multiple_of(4) => Some(BlockAnswer::Units(units_in(bytes))),
             2 => Some(BlockAnswer::Bytes(bytes)),
             3 if bytes.is_empty() => Some(BlockAnswer::Full),
             4 if bytes.is_empty() => Some(BlockAnswer::Unreadable),
             _ => None,
         }
     }
+}
+
+fn units_in(bytes: Bytes) -> Vec<u32> {
+    bytes.chunks(4).map(|unit| u32::from_le_bytes(unit.try_into().expect("four"))).collect()
 }
 
 #[cfg(test)]
@@ -144,6 +151,7 @@ mod tests {
             BlockAsk::Read { offset: 4096, len: 77, is_from_medium: true },
             BlockAsk::Flush,
             BlockAsk::Released { through: 9 },
+            BlockAsk::KeepUnits { units: vec![0, 70_000] },
         ];
         for ask in asks {
             let question = BlockQuestion { from: NodeId(3), group: 5, view: ViewNumber(7), ask };

@@ -152,13 +152,25 @@ impl Wal {
     /// Waits for room in the queue for one record of up to `bytes`. What follows needs no waiting, so that a caller can number
     /// records under a lock of its own.
     pub async fn reserve(&self, bytes: usize) -> Result<Reservation, AppendError> {
-        let most = self.inner.max_record_bytes;
-        if bytes > most {
-            return Err(AppendError::RecordLength { found: bytes, most });
-        }
-        let units = (bytes / QUEUE_UNIT_BYTES + 1) as u32;
+        let units = self.units_of(bytes)?;
         let room = Arc::clone(&self.inner.room).acquire_many_owned(units).await.expect("the queue's semaphore is never closed");
         Ok(Reservation { inner: Arc::clone(&self.inner), bytes, room })
+    }
+
+    /// The same without waiting; none if there is no room at the moment.
+    pub fn try_reserve(&self, bytes: usize) -> Result<Option<Reservation>, AppendError> {
+        let units = self.units_of(bytes)?;
+        let room = Arc::clone(&self.inner.room).try_acquire_many_owned(units).ok();
+        Ok(room.map(|room| Reservation { inner: Arc::clone(&self.inner), bytes, room }))
+    }
+
+    /// Units of the queue's limit that a record takes.
+    fn units_of(&self, bytes: usize) -> Result<u32, AppendError> {
+        let most = self.inner.max_record_bytes;
+        match bytes > most {
+            true => Err(AppendError::RecordLength { found: bytes, most }),
+            false => Ok((bytes / QUEUE_UNIT_BYTES + 1) as u32),
+        }
     }
 
     /// Every record up to this one is durable.

@@ -285,3 +285,29 @@ fn what_is_released_before_it_is_known_as_committed_is_not_forgotten() {
     scene.settle();
     assert_eq!(scene.machine(1).log().len(), 0, "all have released it");
 }
+
+/// The old primary hears of nothing, and may answer until its lease ends. The next view asks to be active only behind that.
+#[test]
+fn a_new_primary_waits_for_the_lease_of_the_old_one() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let mut scene = Scene::new();
+    scene.serve(&view(1, 1, &[1, 2, 3], &[], None));
+    let until = scene.now + LEASE;
+    scene.step(1, Input::Lease { view: ViewNumber(1), until });
+    let next = Appointment { former_lease: LEASE, ..view(2, 2, &[2, 3], &[], Some(&[1, 2, 3])) };
+    (2..=3).for_each(|id| scene.step(id, Input::View(next.clone())));
+    scene.settle();
+    let asked = Output::AskRecord { view: ViewNumber(2) };
+    while scene.now < until {
+        let now = scene.now;
+        assert!(scene.machine(1).may_read(now), "its lease holds");
+        assert!(!scene.has(2, &asked), "the old primary may still answer");
+        scene.pass(LEASE / 8);
+        scene.settle();
+    }
+    let now = scene.now;
+    assert!(!scene.machine(1).may_read(now), "its lease is over");
+    scene.pass(ASK_AGAIN_AFTER);
+    scene.settle();
+    assert!(scene.has(2, &asked));
+}

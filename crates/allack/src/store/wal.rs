@@ -109,12 +109,29 @@ impl WalStore {
                 return Err(StoreError::TooManyGroups { most: self.max_groups });
             }
             let pending = self.append(record).await?;
-            let kept = groups.entry(record.group).or_default();
-            kept.from.get_or_insert(pending.lsn());
-            kept.replay.apply(&record.change);
-            last = Some(pending);
+            last = Some(take_in(&mut groups, record, pending));
         }
         Ok(Durable(last))
+    }
+
+    /// The same without waiting; none if that can't be: nothing is queued then.
+    pub fn try_queue(&self, records: &[Record]) -> Result<Option<Durable>, StoreError> {
+        let Ok(mut groups) = self.groups.try_lock() else { return Ok(None) };
+        let is_new = |record: &Record| !groups.contains_key(&record.group);
+        if groups.len() >= self.max_groups && records.iter().any(is_new) {
+            return Err(StoreError::TooManyGroups { most: self.max_groups });
+        }
+        let mut ready = Vec::with_capacity(records.len());
+        for record in records {
+            let bytes = record.encode();
+            let Some(room) = self.wal.try_reserve(bytes.len())? else { return Ok(None) };
+            ready.push((room, bytes));
+        }
+        let mut last = None;
+        for (record, (room, bytes)) in records.iter().zip(ready) {
+            last = Some(take_in(&mut groups, record, room.append(bytes)?));
+        }
+        Ok(Some(Durable(last)))
     }
 
     async fn append(&self, record: &Record) -> Result<Pending, StoreError> {
@@ -152,6 +169,14 @@ impl WalStore {
     pub fn give_up_before(&self, lsn: Lsn) {
         self.wal.truncate_before(lsn);
     }
+}
+
+/// A record was queued.
+fn take_in(groups: &mut BTreeMap<GroupId, Kept>, record: &Record, pending: Pending) -> Pending {
+    let kept = groups.entry(record.group).or_default();
+    kept.from.get_or_insert(pending.lsn());
+    kept.replay.apply(&record.change);
+    pending
 }
 
 /// Records that say what a group has.

@@ -5,14 +5,15 @@ use anyhow::{Context, ensure};
 use bytes::{Bytes, BytesMut};
 use device::{Device, DeviceConfig, FormatOptions, Volume, VolumeOwner};
 use disk::{Disk, DiskStats};
-use engine::{Condition, Content, ObjectEngine, ObjectKey};
+use engine::{Condition, Content, ListQuery, ObjectEngine, ObjectKey};
 use env::Env;
 use format::attributes::Attributes;
+use manager::{BucketEngine, EtagMode, Manager, NewBucket, RegisterNode};
 use smallvec::smallvec;
 use std::sync::Arc;
 use types::limits::{CHUNK_BYTES, MAX_SMALL_BYTES};
-use types::{BucketId, CellId, ClusterId, DeviceId};
-use volstore::{Founding, Store, VolumeEngine};
+use types::{BucketId, CellId, ClusterId, DeviceId, NodeIdentity};
+use volstore::Objects;
 
 const BUCKET: BucketId = BucketId(1);
 /// Space is lent to the engine by so many bytes.
@@ -27,9 +28,9 @@ pub enum Writes {
     Ordered,
 }
 
-/// A store on one device.
+/// The placement groups of a lone server, on one device.
 pub struct VolumeStore {
-    engine: VolumeEngine,
+    engine: Arc<dyn ObjectEngine>,
     writes: Writes,
     volume: Volume,
     disk: Arc<dyn Disk>,
@@ -52,10 +53,14 @@ impl VolumeStore {
         Device::format(&*disk, env, &options).await.context("formatting a device")?;
         let device = Device::open(disk.clone(), env, DeviceConfig::default()).await.context("opening a device")?;
         let volume = device.volume(VolumeOwner::Objects);
-        let store = Store::open(env, vec![volume.clone()], Founding::free()).await;
-        let maintained = store.clone();
-        drop(env.spawn(async move { maintained.maintain().await }));
-        let engine = VolumeEngine::overwriting(store);
+        let manager = Arc::new(Manager::open_in_memory(env).await.context("opening a manager")?);
+        let me = manager.register_node(node()).await.context("registering a node")?.id;
+        let (owner, etag) = ("bench".to_owned(), EtagMode::Md5);
+        let bucket = NewBucket { name: "bench".to_owned(), owner, engine: BucketEngine::Volume, etag };
+        manager.create_bucket(bucket).await.context("making a bucket")?;
+        let engine = Objects::serve_alone(env, manager, me, vec![volume.clone()]).engine();
+        // All groups are served when they have answered.
+        engine.list(&all()).await.context("listing an empty store")?;
         Ok(VolumeStore { engine, writes, volume, disk, env: env.clone(), _device: device })
     }
 
@@ -68,6 +73,28 @@ impl VolumeStore {
         self.engine.commit(key, staged, attributes, Condition::None).await?;
         Ok(())
     }
+}
+
+/// The only node.
+fn node() -> RegisterNode {
+    let nowhere = String::new;
+    RegisterNode {
+        identity: NodeIdentity([1; 16]),
+        name: "bench".to_owned(),
+        address: "127.0.0.1:9002".to_owned(),
+        admin_address: nowhere(),
+        s3_address: nowhere(),
+        host: nowhere(),
+        rack: nowhere(),
+        zone: nowhere(),
+        version: nowhere(),
+        joined_ms: 0,
+    }
+}
+
+fn all() -> ListQuery {
+    let none = Bytes::new;
+    ListQuery { bucket: BUCKET, prefix: none(), start_after: none(), delimiter: none(), max_items: 1 }
 }
 
 fn key(number: u64) -> ObjectKey {
@@ -119,7 +146,8 @@ impl Subject for VolumeStore {
 
     /// Of the units that the engine has, those of its log and its dumps included.
     fn occupied_bytes(&self) -> u64 {
-        self.volume.units().len() as u64 * self.volume.unit_bytes()
+        let units = self.volume.parts().into_iter().map(|part| self.volume.part(part).units().len() as u64);
+        units.sum::<u64>() * self.volume.unit_bytes()
     }
 
     fn device(&self) -> DiskStats {

@@ -8,7 +8,6 @@
 //! Invariants:
 //! - A view is named only after the newest one, and its primary and voters are of the last active membership or were its learners.
 //! - Only the newest view becomes active.
-//! - Groups and a store of one server exclude each other: the cluster's objects are in the one or in the other.
 
 use std::sync::Arc;
 
@@ -84,23 +83,10 @@ impl Record for PlacementRecord {
     }
 }
 
-/// The objects of volume buckets are on one server: it had them when it was alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoneStoreRecord {
-    pub node: NodeId,
-}
-
-impl Record for LoneStoreRecord {
-    type Key = ();
-
-    const TAG: u8 = 19;
-    const NAME: &'static str = "lone store";
-}
-
 commands! {
     Placements,
     /// Commands about placement groups.
-    PlacementCommand: NamePlacement, ActivatePlacement, ClaimLoneStore,
+    PlacementCommand: NamePlacement, ActivatePlacement,
 }
 
 /// Why a change of a placement group was refused.
@@ -116,12 +102,6 @@ pub enum PlacementError {
     NoSuchGroup { group: u32 },
     #[error("there is no node {node}")]
     NoSuchNode { node: NodeId },
-    #[error("the objects of volume buckets are on node {node} alone")]
-    OnOneServer { node: NodeId },
-    #[error("the objects of volume buckets are in the cluster's placement groups")]
-    InGroups,
-    #[error("the cluster has several nodes")]
-    SeveralNodes,
 }
 
 impl Refusal for PlacementError {
@@ -129,11 +109,7 @@ impl Refusal for PlacementError {
         match self {
             PlacementError::Members => ErrorKind::Invalid,
             PlacementError::NoSuchGroup { .. } | PlacementError::NoSuchNode { .. } => ErrorKind::NotFound,
-            PlacementError::NotNewest
-            | PlacementError::NotOfBase
-            | PlacementError::OnOneServer { .. }
-            | PlacementError::InGroups
-            | PlacementError::SeveralNodes => ErrorKind::Conflict,
+            PlacementError::NotNewest | PlacementError::NotOfBase => ErrorKind::Conflict,
         }
     }
 }
@@ -172,9 +148,6 @@ impl Operation for NamePlacement {
     type Refusal = PlacementError;
 
     fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<PlacementRecord>, PlacementError> {
-        if let Some(lone) = edit.state.lone_store() {
-            return Err(PlacementError::OnOneServer { node: lone });
-        }
         let before = edit.state.placement(self.group).cloned();
         if self.group >= PLACEMENT_GROUPS {
             return Err(PlacementError::NoSuchGroup { group: self.group });
@@ -217,31 +190,6 @@ impl Operation for ActivatePlacement {
     }
 }
 
-/// A server that is alone begins to keep objects of volume buckets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClaimLoneStore {
-    pub node: NodeId,
-}
-
-impl Operation for ClaimLoneStore {
-    type Reply = ();
-    type Refusal = PlacementError;
-
-    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), PlacementError> {
-        if !edit.state.placements.is_empty() {
-            return Err(PlacementError::InGroups);
-        }
-        match edit.state.lone_store() {
-            Some(node) if node == self.node => return Ok(()),
-            Some(node) => return Err(PlacementError::OnOneServer { node }),
-            None if edit.state.nodes().count() > 1 => return Err(PlacementError::SeveralNodes),
-            None => {}
-        }
-        edit.set((), Arc::new(LoneStoreRecord { node: self.node }));
-        Ok(())
-    }
-}
-
 impl Snapshot {
     /// The newest view of a placement group.
     pub fn placement(&self, group: u32) -> Option<&Arc<PlacementRecord>> {
@@ -251,11 +199,6 @@ impl Snapshot {
     /// All placement groups, by number.
     pub fn placements(&self) -> impl Iterator<Item = &Arc<PlacementRecord>> {
         self.placements.values()
-    }
-
-    /// The server that has the objects of volume buckets alone.
-    pub fn lone_store(&self) -> Option<NodeId> {
-        self.lone_stores.get(&()).map(|record| record.node)
     }
 }
 
@@ -271,10 +214,5 @@ impl Manager {
     /// Records that a view is active, if it is the newest.
     pub async fn activate_placement(&self, group: u32, view: ViewNumber) -> PlacementReply {
         self.propose(ActivatePlacement { group, view }).await
-    }
-
-    /// Says that this server, which is alone, has the objects of volume buckets.
-    pub async fn claim_lone_store(&self, node: NodeId) -> Result<(), ManagerError<PlacementError>> {
-        self.propose(ClaimLoneStore { node }).await
     }
 }

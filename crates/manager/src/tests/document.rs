@@ -9,8 +9,8 @@ use super::workload::random_command;
 use crate::modules::KINDS;
 use crate::{
     BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Command, Credential, DeviceRecord, DeviceState,
-    EtagMode, GroupKey, GroupKind, GroupRecord, LoneStoreRecord, ManifestRecord, NodeRecord, ReplicaTableRecord, ShardRecord,
-    Snapshot, VolumeRecord,
+    EtagMode, GroupKey, GroupKind, GroupRecord, ManifestRecord, NodeRecord, ReplicaTableRecord, ShardRecord, Snapshot,
+    VolumeRecord,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
@@ -120,7 +120,6 @@ fn the_document_shows_the_records() {
     check("image", fields(&super::images::record()));
     check("file volume", fields(&super::files::record(1, "home")));
     check("placement group", fields(&super::placements::record(&[1])));
-    check("lone store", fields(&LoneStoreRecord { node: NodeId(1) }));
     check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
 }
 

@@ -5,10 +5,7 @@ use types::{NodeId, ViewNumber};
 use super::format::hex;
 use super::machine::Machine;
 use super::nodes::node;
-use crate::{
-    ActivatePlacement, ActiveMembership, ClaimLoneStore, Command, NamePlacement, PLACEMENT_GROUPS, PlacementError,
-    PlacementRecord,
-};
+use crate::{ActivatePlacement, ActiveMembership, Command, NamePlacement, PLACEMENT_GROUPS, PlacementError, PlacementRecord};
 
 fn nodes(numbers: &[u32]) -> Vec<NodeId> {
     numbers.iter().copied().map(NodeId).collect()
@@ -41,10 +38,9 @@ fn machine_with_nodes(count: u8) -> Machine {
 #[test]
 fn golden_bytes_of_placement_groups() {
     assert_eq!(hex(&postcard::to_allocvec(&record(&[1, 3])).unwrap()), "02070102010301090100");
-    let commands: [(Command, &str); 3] = [
+    let commands: [(Command, &str); 2] = [
         (name(Some(ViewNumber(5)), &[1, 3], &[2]).into(), "0b00020105010201030102"),
         (ActivatePlacement { group: 2, view: ViewNumber(7) }.into(), "0b010207"),
-        (ClaimLoneStore { node: NodeId(4) }.into(), "0b0204"),
     ];
     for (command, bytes) in commands {
         assert_eq!(hex(&command.encode()), bytes, "{command:?}");
@@ -85,18 +81,4 @@ fn what_is_no_membership_is_refused() {
     assert_eq!(machine.run(NamePlacement { group, ..name(None, &[1], &[]) }), Err(PlacementError::NoSuchGroup { group }));
     let primary = NodeId(2);
     assert_eq!(machine.run(NamePlacement { primary, ..name(None, &[1], &[]) }), Err(PlacementError::Members));
-}
-
-#[test]
-fn objects_are_on_one_server_or_in_groups() {
-    let mut lone = machine_with_nodes(1);
-    lone.run(ClaimLoneStore { node: NodeId(1) }).unwrap();
-    lone.run(ClaimLoneStore { node: NodeId(1) }).unwrap();
-    assert_eq!(lone.run(ClaimLoneStore { node: NodeId(2) }), Err(PlacementError::OnOneServer { node: NodeId(1) }));
-    assert_eq!(lone.run(name(None, &[1], &[])), Err(PlacementError::OnOneServer { node: NodeId(1) }));
-    let mut several = machine_with_nodes(2);
-    assert_eq!(several.run(ClaimLoneStore { node: NodeId(1) }), Err(PlacementError::SeveralNodes));
-    let mut grouped = machine_with_nodes(1);
-    grouped.run(name(None, &[1], &[])).unwrap();
-    assert_eq!(grouped.run(ClaimLoneStore { node: NodeId(1) }), Err(PlacementError::InGroups));
 }

@@ -10,13 +10,13 @@ use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, BeginPurge, BeginRemoval, BeginStart, BucketEngine,
-    ClaimLoneStore, CloseImage, Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup,
-    EtagMode, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView,
-    GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView,
-    LeaveCell, MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
-    RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
-    RemoveBucket, RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
+    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, BeginPurge, BeginRemoval, BeginStart, BucketEngine, CloseImage,
+    Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup, EtagMode, FileQuota,
+    FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey,
+    GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView, LeaveCell,
+    MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage, RaiseFormatVersion,
+    ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket,
+    RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
     ResizeFileVolume, ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn,
     SetDeviceOut, SetDeviceState, SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError,
     UnlockImage, UpdateDevice, UseDevices,
@@ -48,7 +48,7 @@ const KINDS_OF_IMAGES: u64 = 21;
 const KINDS_OF_FILES: u64 = 4;
 
 /// Kinds of commands in [`random_command_of_placements`].
-const KINDS_OF_PLACEMENTS: u64 = 3;
+const KINDS_OF_PLACEMENTS: u64 = 2;
 
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
@@ -207,8 +207,7 @@ fn random_command_of_placements(env: &Env) -> Command {
             let after = (below(2) == 0).then_some(view);
             NamePlacement { group, after, primary: node, voters: vec![node], learners: Vec::new() }.into()
         }
-        1 => ActivatePlacement { group, view }.into(),
-        _ => ClaimLoneStore { node }.into(),
+        _ => ActivatePlacement { group, view }.into(),
     }
 }
 

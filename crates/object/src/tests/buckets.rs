@@ -5,10 +5,10 @@ use bytes::Bytes;
 use engine::{Committed, Condition, EngineFuture, ObjectEngine, Payload, UploadQuery, Waiter};
 use env::Env;
 use format::attributes::Attributes;
-use manager::{BucketEngine, BucketState, CommandIndex, EtagMode, Manager, RegisterNode, Removal};
+use manager::{BucketEngine, BucketState, CommandIndex, EtagMode, Manager, Removal};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use types::{BucketId, NodeIdentity, UploadId};
+use types::{BucketId, UploadId};
 
 use super::{World, put_request, root, user};
 use crate::buckets::REMOVAL_PATIENCE;
@@ -358,40 +358,6 @@ async fn a_bucket_of_an_engine_that_does_not_run_is_unavailable() {
     world.service.create_bucket(&user("alice"), "volumes", options).await.expect("made");
     let outcome = world.service.put(&user("alice"), "volumes", "key", put_request(Bytes::new())).await;
     assert!(matches!(outcome, Err(ObjectError::ServiceUnavailable { .. })), "{outcome:?}");
-}
-
-#[tokio::test]
-async fn a_cluster_of_two_nodes_refuses_the_volume_engine() {
-    let world = World::new().await;
-    for number in 1..=3 {
-        if number == 3 {
-            refuses_the_volume_engine(&world).await;
-        }
-        let node = RegisterNode {
-            identity: NodeIdentity([number; 16]),
-            name: format!("n{number}"),
-            address: format!("127.0.0.{number}:9002"),
-            admin_address: format!("127.0.0.{number}:9001"),
-            s3_address: format!("127.0.0.{number}:9000"),
-            host: String::new(),
-            rack: String::new(),
-            zone: String::new(),
-            version: "1".to_owned(),
-            joined_ms: 1,
-        };
-        world.manager.register_node(node).await.expect("registers");
-    }
-    let options = BucketOptions { engine: BucketEngine::Volume, ..BucketOptions::default() };
-    world.service.create_bucket(&user("alice"), "volumes", options).await.expect("three nodes have three copies");
-}
-
-async fn refuses_the_volume_engine(world: &World) {
-    for engine in [BucketEngine::Volume, BucketEngine::VolumeStrict] {
-        let options = BucketOptions { engine, ..BucketOptions::default() };
-        let outcome = world.service.create_bucket(&user("alice"), "volumes", options).await;
-        assert!(matches!(outcome, Err(ObjectError::InvalidArgument { .. })), "{outcome:?}");
-    }
-    world.service.create_bucket(&user("alice"), "logs", BucketOptions::default()).await.expect("made");
 }
 
 /// Another node's service over the same manager, which drains when it is asked to.

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use ::engine::{EngineError, ListItem, ListPage, ListQuery, ListedUpload, UploadPage, UploadQuery};
+use ::engine::{EngineError, ListItem, ListPage, ListQuery, ListedUpload, ObjectEngine, UploadPage, UploadQuery};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use manager::PLACEMENT_GROUPS;
 use types::UploadId;
 
-use super::{Gateway, odd, unpack};
+use super::{Gateway, is_unavailable, odd, unpack};
 use crate::asking::{Answer, Ask, listed_of};
 
 impl Gateway {
@@ -22,13 +22,18 @@ impl Gateway {
             delimiter: query.delimiter.to_vec(),
             max_items: u32::try_from(query.max_items).unwrap_or(u32::MAX),
         };
-        let answers = try_join_all((0..PLACEMENT_GROUPS).map(|group| self.ask_group(group, ask()))).await?;
-        let mut pages = Vec::new();
-        for answer in answers {
-            let Answer::Listed { items, truncated } = answer else { return Err(odd()) };
+        let page_of = async |group: u32| {
+            if let Some(here) = self.here(group) {
+                let page = here.list(query).await;
+                if !is_unavailable(&page) {
+                    return page;
+                }
+            }
+            let Answer::Listed { items, truncated } = self.ask_group(group, ask()).await? else { return Err(odd()) };
             let items = items.into_iter().map(listed_of).collect::<Option<Vec<_>>>().ok_or_else(odd)?;
-            pages.push(ListPage { items, truncated });
-        }
+            Ok(ListPage { items, truncated })
+        };
+        let pages = try_join_all((0..PLACEMENT_GROUPS).map(page_of)).await?;
         Ok(merge(pages, query.max_items))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ::engine::EngineError;
 use allack::{Appointment, Input};
 use manager::PlacementRecord;
 use types::Token;
@@ -17,8 +18,8 @@ impl Members {
             let state = self.manager.snapshot();
             for record in state.placements() {
                 let is_mine = record.members().any(|node| node == self.me) || self.group(record.group).is_some();
-                if is_mine && let Err(error) = self.hear_of(record) {
-                    tracing::error!(error, group = record.group, "this node can't be a member of a placement group");
+                if is_mine && let Err(error) = self.hear_of(record).await {
+                    self.stay_out(record, error);
                 }
             }
             if changes.changed().await.is_err() {
@@ -27,8 +28,18 @@ impl Members {
         }
     }
 
-    fn hear_of(self: &Arc<Self>, record: &PlacementRecord) -> Result<(), String> {
-        let group = self.begin_group(record.group)?;
+    /// This node can't be a member of a group. Told once for each view.
+    fn stay_out(self: &Arc<Self>, record: &PlacementRecord, error: EngineError) {
+        let known = self.obstacle(record.group).map(|known| known.to_string());
+        if known != Some(error.to_string()) {
+            tracing::error!(%error, group = record.group, "this node can't be a member of a placement group");
+            self.note_obstacle(record.group, Some(error));
+            self.ask_to_be_left_out(record.group);
+        }
+    }
+
+    async fn hear_of(self: &Arc<Self>, record: &PlacementRecord) -> Result<(), EngineError> {
+        let group = self.begin_group(record).await?;
         self.step(&group, Input::View(appointment_of(record)));
         if record.is_active {
             self.step(&group, Input::Recorded(record.view));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::content::{Content, Extent, VolumeIndex};
+use crate::content::{Content, Extent};
 use crate::limits::DUMP_BLOCKS;
 use crate::name::Opseq;
 use crate::space::Space;
@@ -14,36 +14,22 @@ use super::{Freed, Pg, rows};
 pub enum Purpose {
     /// It leaves blocks for the next dump.
     Content,
-    /// On the home volume.
     Dump,
 }
 
 impl Pg {
-    /// Takes blocks: on the volume with the most free ones if they all find room there. None: there are not enough, or the home volume would not have enough for
-    /// the next dump.
+    /// Takes blocks. None: there are not enough, or the next dump would not find enough.
     pub fn reserve(&mut self, count: u64, purpose: Purpose) -> Option<Vec<Extent>> {
-        if purpose == Purpose::Content && self.lacks_dump_room() {
+        let available = match purpose {
+            Purpose::Content if self.lacks_dump_room() => return None,
+            Purpose::Content => self.spare_blocks(),
+            Purpose::Dump => self.space.free_blocks(),
+        };
+        if available < count {
             return None;
         }
-        let mut volumes: Vec<(u64, VolumeIndex)> =
-            self.indices().map(|index| (self.available(index, purpose), index)).collect();
-        volumes.retain(|(available, _)| *available > 0);
-        if volumes.iter().map(|(available, _)| available).sum::<u64>() < count {
-            return None;
-        }
-        volumes.sort_unstable_by(|one, other| other.cmp(one));
-        let mut extents = Vec::new();
-        let mut missing = count;
-        for (available, volume) in volumes {
-            let taken = missing.min(available);
-            if taken > 0 {
-                let runs = self.space(volume).expect("it has free blocks").take(taken);
-                let extent =
-                    |run: std::ops::Range<u64>| Extent { volume, first: run.start as u32, count: (run.end - run.start) as u32 };
-                extents.extend(runs.into_iter().map(extent));
-            }
-            missing -= taken;
-        }
+        let extent = |run: std::ops::Range<u64>| Extent { first: run.start as u32, count: (run.end - run.start) as u32 };
+        let extents: Vec<Extent> = self.space.take(count).into_iter().map(extent).collect();
         self.reserved.extend(extents.iter().copied());
         Some(extents)
     }
@@ -52,19 +38,7 @@ impl Pg {
     pub fn give_up(&mut self, extents: &[Extent]) {
         for extent in extents {
             assert!(self.reserved.remove(extent), "{extent:?} was not reserved");
-            self.give(*extent);
-        }
-    }
-
-    /// Blocks of a volume that a purpose may have.
-    fn available(&self, volume: VolumeIndex, purpose: Purpose) -> u64 {
-        let free = self.volumes[usize::from(volume.0)].as_ref().map_or(0, Space::free_blocks);
-        let is_home = self.home == Some(volume);
-        match purpose {
-            Purpose::Content if is_home => free.saturating_sub(self.dump_blocks()),
-            Purpose::Content => free,
-            Purpose::Dump if is_home => free,
-            Purpose::Dump => 0,
+            self.space.give(extent.range());
         }
     }
 
@@ -73,17 +47,14 @@ impl Pg {
         rows::blocks_for(self.row_bytes) + DUMP_BLOCKS
     }
 
-    /// Whether the next dump might not find room. Content waits until the home volume has more.
+    /// Whether the next dump might not find room. Content waits until the volume has more.
     pub fn lacks_dump_room(&self) -> bool {
-        self.home.is_some_and(|home| {
-            let space = self.volumes[usize::from(home.0)].as_ref();
-            space.is_none_or(|space| space.free_blocks() < self.dump_blocks())
-        })
+        self.space.free_blocks() < self.dump_blocks()
     }
 
     /// Blocks that content may have now.
-    pub fn spare_blocks(&self, volume: VolumeIndex) -> u64 {
-        self.available(volume, Purpose::Content)
+    pub fn spare_blocks(&self) -> u64 {
+        self.space.free_blocks().saturating_sub(self.dump_blocks())
     }
 
     /// Blocks that become free when what is under way is settled, and readers have ended.
@@ -93,7 +64,7 @@ impl Pg {
 
     /// Blocks of all owners.
     pub fn used_blocks(&self) -> u64 {
-        self.volumes.iter().flatten().map(|space| space.lent_blocks() - space.free_blocks()).sum()
+        self.space.lent_blocks() - self.space.free_blocks()
     }
 
     pub(super) fn free_later(&mut self, freed: Freed) {
@@ -122,7 +93,7 @@ impl Pg {
         self.limbo.retain(|_, contents| !contents.is_empty());
         for content in &free {
             self.limbo_blocks -= content.blocks();
-            content.extents().for_each(|extent| self.give(extent));
+            content.extents().for_each(|extent| self.space.give(extent.range()));
         }
         !free.is_empty()
     }
@@ -133,7 +104,7 @@ impl Pg {
             assert!(self.reserved.remove(extent), "{extent:?} was not reserved");
         }
         for extent in std::mem::replace(&mut self.dump, dump) {
-            self.give(extent);
+            self.space.give(extent.range());
         }
     }
 
@@ -142,9 +113,7 @@ impl Pg {
         self.dump = dump;
         let owned: Vec<Extent> = self.owned().collect();
         for extent in owned {
-            if let Some(space) = self.space(extent.volume)
-                && !space.claim(extent.range())
-            {
+            if !self.space.claim(extent.range()) {
                 return Err(extent);
             }
         }
@@ -159,33 +128,8 @@ impl Pg {
         objects.chain(parts).chain(self.dump.iter().copied())
     }
 
-    fn give(&mut self, extent: Extent) {
-        // The blocks of a device that is missing are derived anew when it is there again.
-        if let Some(space) = self.space(extent.volume) {
-            space.give(extent.range());
-        }
-    }
-
-    /// A volume's blocks, if its device is there.
-    pub fn space(&mut self, volume: VolumeIndex) -> Option<&mut Space> {
-        self.volumes.get_mut(usize::from(volume.0)).and_then(Option::as_mut)
-    }
-
-    pub fn indices(&self) -> impl Iterator<Item = VolumeIndex> + use<> {
-        (0..self.volumes.len() as u16).map(VolumeIndex)
-    }
-
-    /// The group is founded.
-    pub fn set_home(&mut self, home: VolumeIndex) {
-        self.home = Some(home);
-    }
-
-    pub fn home(&self) -> Option<VolumeIndex> {
-        self.home
-    }
-
-    /// Whether any object or part has blocks on a volume.
-    pub fn has_content_on(&self, volume: VolumeIndex) -> bool {
-        self.owned().any(|extent| extent.volume == volume)
+    /// The volume's blocks.
+    pub fn space(&mut self) -> &mut Space {
+        &mut self.space
     }
 }

@@ -197,7 +197,7 @@ pub fn object_bytes_without_name(object: &Object) -> u64 {
 }
 
 fn content_bytes(content: &Content) -> u64 {
-    const EXTENT: u64 = 13;
+    const EXTENT: u64 = 10;
     const PIECE: u64 = 11;
     const SUM: u64 = 5;
     const PART: u64 = 84;

@@ -9,7 +9,7 @@ use model::choice::{Choose, Seeded};
 use types::{BucketId, UploadId};
 
 use super::{Cursor, Pg, Purpose};
-use crate::content::{Content, Extent, Piece, VolumeIndex};
+use crate::content::{Content, Extent, Piece};
 use crate::name::{Name, Opseq};
 use crate::record::{Mutation, Record};
 use crate::replay::Replay;
@@ -26,7 +26,7 @@ fn name(number: usize) -> Name {
 fn empty(next: Opseq) -> Pg {
     let mut space = Space::new(BLOCKS, BLOCKS, 2);
     space.add_unit(0);
-    Pg::new(vec![Some(space)], Some(VolumeIndex(0)), next)
+    Pg::new(space, next)
 }
 
 fn attributes(number: u64) -> Box<[u8]> {

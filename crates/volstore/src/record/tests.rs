@@ -3,7 +3,7 @@ use std::sync::Arc;
 use types::{BucketId, UploadId};
 
 use super::{Mutation, Record};
-use crate::content::{Content, Extent, PartMark, Piece, VolumeIndex};
+use crate::content::{Content, Extent, PartMark, Piece};
 use crate::name::{Name, Opseq};
 
 fn name() -> Name {
@@ -11,7 +11,7 @@ fn name() -> Name {
 }
 
 fn content() -> Arc<Content> {
-    let extents = [Extent { volume: VolumeIndex(1), first: 7, count: 2 }].into();
+    let extents = [Extent { first: 7, count: 2 }].into();
     let piece = Piece { length: 5000, extents, sums: [0xdead_beef].into() };
     Arc::new(Content { pieces: [piece].into(), parts: None })
 }
@@ -57,7 +57,7 @@ fn the_bytes_of_a_put_stay() {
         4, 200, 1, 0, 8, // attributes: a tag that this version does not know
         1, // pieces
         0x88, 0x27, // 5000 bytes
-        1, 1, 7, 2, // one extent: volume 1, blocks 7 and 8
+        1, 7, 2, // one extent: blocks 7 and 8
         1, 0xef, 0xfd, 0xb6, 0xf5, 0x0d, // one sum
         0,    // no parts
     ];
@@ -67,7 +67,7 @@ fn the_bytes_of_a_put_stay() {
 #[test]
 fn nonsense_is_refused() {
     let piece = |length, count, sums: usize| {
-        let extents = [Extent { volume: VolumeIndex(0), first: u32::MAX - 1, count }].into();
+        let extents = [Extent { first: u32::MAX - 1, count }].into();
         Arc::new(Content { pieces: [Piece { length, extents, sums: vec![0; sums].into() }].into(), parts: None })
     };
     for content in [piece(0, 0, 0), piece(4096, 2, 1), piece(4097, 1, 1), piece(4096, 1, 2), piece(8193, 3, 1)] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use types::{BucketId, UploadId};
 
 use super::Replay;
-use crate::content::{Content, Extent, Piece, VolumeIndex};
+use crate::content::{Content, Extent, Piece};
 use crate::name::{Name, Opseq};
 use crate::pg::Pg;
 use crate::record::{Mutation, Record};
@@ -15,7 +15,7 @@ fn name(key: &str) -> Name {
 }
 
 fn content(block: u32) -> Arc<Content> {
-    let extents = [Extent { volume: VolumeIndex(0), first: block, count: 1 }].into();
+    let extents = [Extent { first: block, count: 1 }].into();
     Arc::new(Content { pieces: [Piece { length: 9, extents, sums: [0].into() }].into(), parts: None })
 }
 
@@ -39,7 +39,7 @@ fn doubts(replay: &Replay) -> Vec<u64> {
 fn pg() -> Pg {
     let mut space = Space::new(64, 64, 2);
     space.add_unit(0);
-    Pg::new(vec![Some(space)], Some(VolumeIndex(0)), Opseq(1))
+    Pg::new(space, Opseq(1))
 }
 
 #[test]
@@ -82,5 +82,5 @@ fn what_is_missing_or_revoked_is_passed_over() {
 fn two_owners_of_a_block_are_found() {
     let mut pg = pg();
     replay(&[(1, put("a", 3)), (1, put("b", 3))]).finish(&mut pg, &BTreeSet::new());
-    assert_eq!(pg.claim_all(Vec::new()), Err(Extent { volume: VolumeIndex(0), first: 3, count: 1 }));
+    assert_eq!(pg.claim_all(Vec::new()), Err(Extent { first: 3, count: 1 }));
 }

@@ -1,6 +1,6 @@
-//! The network: requests between nodes of one process. Some answers are lost; a node that has ended neither asks nor answers; a link can be cut for a service.
+//! The network: requests between nodes of one process. Some answers are lost; a node that has ended neither asks nor answers; a link can have trouble with a service.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +10,40 @@ use net::{BoxFuture, CallError, Caller, Request, Service, ServiceTag};
 use parking_lot::Mutex;
 use types::NodeId;
 
+/// How long a late request may take when it has arrived.
+const LATE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long requests are on their way, at most.
+const USUAL_US: u64 = 900;
+const SLOW_US: u64 = 6_000;
+
 type Services = BTreeMap<ServiceTag, Arc<dyn Service>>;
+
+/// What happens to requests on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// They are lost.
+    Cut,
+    /// They arrive with [`Wire::deliver_late`], when their senders have given up.
+    Late,
+    /// They are carried out, and the answers are lost.
+    Unanswered,
+}
 
 #[derive(Default)]
 pub struct Wire {
     nodes: Mutex<BTreeMap<NodeId, (Env, Services)>>,
     /// From a node, to a node.
-    cuts: Mutex<BTreeSet<(NodeId, NodeId, ServiceTag)>>,
+    troubles: Mutex<BTreeMap<(NodeId, NodeId, ServiceTag), Trouble>>,
+    late: Mutex<Vec<LateRequest>>,
+}
+
+/// A request that is still on its way.
+#[derive(Clone)]
+pub struct LateRequest {
+    pub to: NodeId,
+    pub payload: Bytes,
+    tag: ServiceTag,
 }
 
 impl Wire {
@@ -30,12 +57,40 @@ impl Wire {
 
     /// From now on nothing of a service gets from a node to another one.
     pub fn cut(&self, from: NodeId, to: NodeId, tag: ServiceTag) {
-        self.cuts.lock().insert((from, to, tag));
+        self.trouble(from, to, tag, Trouble::Cut);
     }
 
-    /// Ends all cuts.
+    /// From now on a node's requests to a service of another one have trouble.
+    pub fn trouble(&self, from: NodeId, to: NodeId, tag: ServiceTag, trouble: Trouble) {
+        self.troubles.lock().insert((from, to, tag), trouble);
+    }
+
+    /// Ends all troubles. What is late stays so.
     pub fn heal(&self) {
-        self.cuts.lock().clear();
+        self.troubles.lock().clear();
+    }
+
+    /// Requests that are still on their way.
+    pub fn late(&self) -> Vec<LateRequest> {
+        self.late.lock().clone()
+    }
+
+    /// What is late arrives. How many of these requests were carried out.
+    pub async fn deliver_late(&self) -> usize {
+        let late = std::mem::take(&mut *self.late.lock());
+        let mut done = 0;
+        for LateRequest { to, tag, payload } in late {
+            let Some((env, service)) = self.service(to, tag) else { continue };
+            let request = Request { payload, deadline: env.now() + LATE_PATIENCE };
+            done += usize::from(service.handle(request).await.is_ok());
+        }
+        done
+    }
+
+    fn service(&self, node: NodeId, tag: ServiceTag) -> Option<(Env, Arc<dyn Service>)> {
+        let nodes = self.nodes.lock();
+        let (env, services) = nodes.get(&node)?;
+        Some((env.clone(), services.get(&tag)?.clone()))
     }
 
     pub fn is_up(&self, node: NodeId) -> bool {
@@ -56,17 +111,21 @@ impl Caller for Line {
     fn call(&self, payload: Bytes, deadline: Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(async move {
             let address = format!("node {}", self.to);
-            self.from.sleep(Duration::from_micros(100 + self.from.random_below(900))).await;
+            // One in four is slow: of what goes to several nodes at once, some may arrive and some not.
+            let most = if self.from.random_below(4) == 0 { SLOW_US } else { USUAL_US };
+            self.from.sleep(Duration::from_micros(100 + self.from.random_below(most))).await;
             let unanswered = |reason: &str| CallError::Unanswered { address: address.clone(), reason: reason.to_owned() };
-            let found =
-                self.wire.nodes.lock().get(&self.to).map(|(env, services)| (env.clone(), services.get(&self.tag).cloned()));
-            let Some((env, Some(service))) = found else {
+            let Some((env, service)) = self.wire.service(self.to, self.tag) else {
                 return Err(CallError::NotSent { address, reason: "it is down".to_owned() });
             };
             let patience = deadline.saturating_duration_since(self.from.now());
-            if self.wire.cuts.lock().contains(&(self.me, self.to, self.tag)) {
+            let trouble = self.wire.troubles.lock().get(&(self.me, self.to, self.tag)).copied();
+            if let Some(Trouble::Cut | Trouble::Late) = trouble {
+                if trouble == Some(Trouble::Late) {
+                    self.wire.late.lock().push(LateRequest { to: self.to, tag: self.tag, payload });
+                }
                 self.from.sleep(patience).await;
-                return Err(unanswered("the link is cut"));
+                return Err(unanswered("the link has trouble"));
             }
             let request = Request { payload, deadline: env.now() + patience };
             let (caller, callee) = (self.from.clone(), env.clone());
@@ -80,7 +139,7 @@ impl Caller for Line {
                 }
             });
             let answer = work.await.ok().flatten().ok_or_else(|| unanswered("it has ended, or is slow"))?;
-            if self.from.random_below(200) == 0 {
+            if self.from.random_below(200) == 0 || trouble == Some(Trouble::Unanswered) {
                 return Err(unanswered("the answer was lost"));
             }
             answer.map_err(|refusal| CallError::Refused { address, refusal })

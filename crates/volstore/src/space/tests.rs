@@ -29,16 +29,6 @@ fn fixed_blocks_are_never_free() {
 }
 
 #[test]
-fn blocks_are_fixed_later() {
-    let mut space = Space::new(16, 160, 2);
-    space.add_unit(0);
-    space.add_unit(1);
-    space.fix(20);
-    assert_eq!((space.free_blocks(), space.lent_blocks()), (12, 12));
-    assert_eq!(space.take(12), run(20..32));
-}
-
-#[test]
 fn blocks_rest_before_they_are_taken_again() {
     let mut space = space(3);
     let first = space.take(4);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ::engine::{EngineError, Waiter};
+use allack::limits::MAX_ENTRY_BYTES;
 use bytes::Bytes;
 use disk::AlignedBuf;
 use futures_util::future::{join, join_all};
@@ -12,10 +13,10 @@ use smallvec::SmallVec;
 use super::held::Held;
 use super::{Inner, unavailable};
 use crate::content::{Extent, Piece};
-use crate::limits::{DUMP_AT_SEGMENTS, HOLD_AT_SEGMENTS};
-use crate::log::LogError;
+use crate::limits::{DUMP_AT_PARTS, HOLD_AT_PARTS};
 use crate::name::Opseq;
 use crate::record::{Mutation, Record};
+use crate::seat::LogError;
 use crate::sums::sums_of;
 
 /// Bytes on their way to reserved blocks.
@@ -58,7 +59,7 @@ impl Inner {
     pub(super) async fn write(&self, writes: SmallVec<[Write; 1]>) -> Result<(), EngineError> {
         let bytes: usize = writes.iter().map(|write| write.buf.len()).sum();
         let writing = writes.into_iter().map(async |Write { extent, buf }| {
-            self.volumes.get(extent.volume)?.write(extent.offset(), buf).await.map_err(|error| self.fail(&error))
+            self.medium.volume.write(extent.offset(), buf).await.map_err(|error| self.fail(&error))
         });
         join_all(writing).await.into_iter().collect::<Result<(), _>>()?;
         self.counters.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -72,17 +73,12 @@ impl Inner {
         writes: SmallVec<[Write; 1]>,
         mut held: Option<Held>,
     ) -> Result<Opseq, EngineError> {
-        let log = self.log();
         let longest = Record::longest(mutation);
         let bytes = longest.encode().len();
-        if bytes > log.max_record_bytes() {
-            let reason = format!(
-                "its record would have {bytes} bytes, and this server's log takes {}: upload it in parts",
-                log.max_record_bytes()
-            );
+        if bytes > MAX_ENTRY_BYTES {
+            let reason = format!("its record would have {bytes} bytes, and a log takes {MAX_ENTRY_BYTES}: upload it in parts");
             return Err(EngineError::Invalid { reason });
         }
-        let room = log.reserve(bytes).await.map_err(|error| self.not_logged(&error))?;
         let (opseq, pending) = {
             let mut state = self.state.lock();
             state.check_writable()?;
@@ -90,12 +86,13 @@ impl Inner {
             if Waiter::present().has_left() {
                 return Err(unavailable("the client has gone".to_owned()));
             }
-            let settled_below = self.volumes.settled_below();
+            let settled_below = self.medium.settled_below();
             let record = Record { settled_below, ..longest };
-            if !matches!(record.mutation, Mutation::Revoke { .. }) && !log.has_room(bytes) {
+            if !matches!(record.mutation, Mutation::Revoke { .. }) && !self.seat.has_room(bytes) {
+                drop(state);
                 return Err(self.not_logged(&LogError::Full));
             }
-            let (opseq, pending) = match log.append(room, record.encode()) {
+            let (opseq, pending) = match self.seat.append(record.encode()) {
                 Ok(appended) => appended,
                 Err(error) => {
                     drop(state);
@@ -108,7 +105,7 @@ impl Inner {
             state.told_settled = settled_below;
             held.iter_mut().for_each(Held::placed);
             state.pg.place(opseq, record.mutation);
-            self.volumes.note_done(state.pg.floor());
+            self.medium.note_done(state.pg.floor());
             (opseq, pending)
         };
         let (written, logged) = join(self.write(writes), pending).await;
@@ -118,12 +115,12 @@ impl Inner {
         {
             let mut state = self.state.lock();
             state.pg.commit(opseq);
-            self.volumes.note_done(state.pg.floor());
-            state.pg.release(self.volumes.settled_below());
+            self.medium.note_done(state.pg.floor());
+            state.pg.release(self.medium.settled_below());
         }
         self.counters.mutations.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_waiters();
-        if log.live_segments() >= DUMP_AT_SEGMENTS {
+        if self.seat.full_parts() >= DUMP_AT_PARTS {
             self.begin_dump();
         }
         Ok(opseq)
@@ -132,9 +129,11 @@ impl Inner {
     /// A log that is full takes records later; one that has another primary ends this store anyway.
     fn not_logged(&self, error: &LogError) -> EngineError {
         match error {
-            LogError::Wal(_) => self.fail(error),
             LogError::Full => EngineError::Busy { reason: error.to_string() },
-            LogError::NotServing { .. } => unavailable(error.to_string()),
+            LogError::NotServing { .. } => {
+                let failure = self.state.lock().failure.clone();
+                unavailable(failure.unwrap_or_else(|| error.to_string()))
+            }
         }
     }
 
@@ -143,7 +142,7 @@ impl Inner {
         loop {
             let changed = self.changed.notified();
             self.state.lock().check_writable()?;
-            if self.log().live_segments() < HOLD_AT_SEGMENTS {
+            if self.seat.full_parts() < HOLD_AT_PARTS {
                 return Ok(());
             }
             self.begin_dump();
@@ -153,8 +152,8 @@ impl Inner {
 
     /// Has all that is done be settled, so that blocks which it gave up can be used again.
     pub(super) async fn settle(&self) -> Result<(), EngineError> {
-        self.volumes.settle().await.map_err(|error| self.refuse(&error))?;
-        if self.state.lock().pg.release(self.volumes.settled_below()) {
+        self.medium.settle().await.map_err(|error| self.refuse(&error))?;
+        if self.state.lock().pg.release(self.medium.settled_below()) {
             self.changed.notify_waiters();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Dumps: all rows go to the home volume, and the log is cut.
+//! Dumps: all rows go to the volume, and the log is cut.
 //!
 //! Requests go on meanwhile: what they change may be in the dump or not. The log is kept from the first mutation on that was not resolved when the dump began.
 //!
@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use ::engine::EngineError;
 
 use super::Inner;
+use super::founding::FIRST_OPSEQ;
 use crate::content::Extent;
 use crate::dump::{ChunkPlace, chunk_room, encode_chunk};
-use crate::limits::{CHUNK_BLOCKS, DUMP_RETRY, HOLD_AT_SEGMENTS};
+use crate::limits::{CHUNK_BLOCKS, DUMP_RETRY, HOLD_AT_PARTS};
 use crate::name::Opseq;
 use crate::pg::Cursor;
 use crate::superblock::Superblock;
@@ -47,7 +48,7 @@ impl Inner {
             if let Err(error) = inner.dump().await {
                 tracing::warn!(%error, "a dump of the names of volume buckets was not made");
             }
-            if inner.log().live_segments() >= HOLD_AT_SEGMENTS {
+            if inner.seat.full_parts() >= HOLD_AT_PARTS {
                 inner.env.sleep(DUMP_RETRY).await;
             }
             inner.is_dump_due.store(false, Ordering::Release);
@@ -62,7 +63,9 @@ impl Inner {
         let (keep_from, former) = {
             let state = self.state.lock();
             state.check_writable()?;
-            (state.pg.floor(), state.superblock.clone().expect("a store that has a log has a superblock"))
+            // A group without a mutation has no names.
+            let Some(superblock) = state.superblock.clone() else { return Ok(FIRST_OPSEQ) };
+            (state.pg.floor(), superblock)
         };
         let number = former.dump + 1;
         let inner = self.clone();
@@ -78,22 +81,21 @@ impl Inner {
             self.write_chunk(&mut dump).await?;
         }
         // What the dump has, and what it was taken from, stands on the medium before it counts.
-        self.volumes.settle().await.map_err(|error| self.fail(&error))?;
+        self.medium.settle().await.map_err(|error| self.fail(&error))?;
         let superblock = Superblock {
             sequence: former.sequence + 1,
             keep_from: keep_from.0,
             dump_bytes: dump.written,
             last_chunk: dump.last_chunk,
             dump: number,
-            ..former
         };
-        self.put_superblock(&superblock).await?;
+        self.medium.put_superblock(&superblock).await.map_err(|error| self.fail(&error))?;
         {
             let mut state = self.state.lock();
             state.superblock = Some(superblock);
             state.pg.replace_dump(std::mem::take(&mut dump.extents));
         }
-        self.log().truncate_before(keep_from).await;
+        self.seat.release_before(keep_from).await;
         self.counters.dumps.fetch_add(1, Ordering::Relaxed);
         self.counters.dump_bytes.fetch_add(dump.written, Ordering::Relaxed);
         self.changed.notify_waiters();
@@ -102,16 +104,16 @@ impl Inner {
 
     /// Writes as many rows as one chunk takes.
     async fn write_chunk(self: &Arc<Self>, dump: &mut Dump) -> Result<(), EngineError> {
-        let home = self.home();
+        let volume = &self.medium.volume;
         let wanted = (1..CHUNK_BLOCKS).find(|blocks| chunk_room(*blocks) >= dump.rows.len()).unwrap_or(CHUNK_BLOCKS);
         let extents = self.allocate_for_dump(u64::from(wanted)).await?;
         dump.extents.extend(&extents);
         for extent in extents {
             let taken = dump.rows.len().min(chunk_room(extent.count));
             let rows: Vec<u8> = dump.rows.drain(..taken).collect();
-            let uuid = home.uuid().0;
+            let uuid = volume.uuid().0;
             let chunk = encode_chunk(extent.count, &rows, dump.last_chunk, &uuid, dump.number);
-            home.write(extent.offset(), chunk).await.map_err(|error| self.fail(&error))?;
+            volume.write(extent.offset(), chunk).await.map_err(|error| self.fail(&error))?;
             dump.written += taken as u64;
             dump.last_chunk = Some(ChunkPlace { first: extent.first, count: extent.count });
         }

@@ -2,8 +2,6 @@
 //!
 //! What is written meanwhile goes to the learner like to the others. What is copied is held, so that its blocks are not used again before they are copied.
 
-use std::sync::Arc;
-
 use ::engine::EngineError;
 use bytes::Bytes;
 
@@ -42,11 +40,18 @@ impl Store {
         while let Some(from) = cursor {
             let (contents, next) = self.inner.state.lock().pg.contents(&from);
             for piece in contents.iter().flat_map(|content| &content.pieces) {
-                lacking += self.inner.volumes.lacking_copies(piece).await?;
+                lacking += self.inner.medium.lacking_copies(piece).await?;
             }
             cursor = next;
         }
         Ok(lacking)
+    }
+
+    /// The fsck of a store in which nothing is under way: blocks by what has them, and the units with space.
+    #[cfg(test)]
+    pub(crate) fn account(&self) -> (crate::pg::Account, Vec<u32>) {
+        let mut state = self.inner.state.lock();
+        (state.pg.account(), state.pg.space().units().collect())
     }
 
     /// Fills the log with marks while no dump is made, and logs behind that what a start does.
@@ -67,7 +72,7 @@ impl Store {
 
     /// Whether this node may answer from what it holds.
     pub fn may_answer(&self) -> bool {
-        self.inner.log().may_read()
+        self.inner.seat.may_read()
     }
 
     /// Returns when nothing is written any more, and why.
@@ -81,6 +86,11 @@ impl Store {
         }
     }
 
+    /// Nothing is written any more, for a reason from elsewhere.
+    pub fn stop_writing(&self, reason: &str) {
+        self.inner.stop_writing(reason.to_owned());
+    }
+
     /// Refuses what would write from now on. What was begun may go on.
     pub fn refuse_writes(&self) {
         self.inner.state.lock().is_closed = true;
@@ -89,9 +99,9 @@ impl Store {
 }
 
 impl Inner {
-    async fn fill_content(&self, mirror: &Mirror, content: &Arc<Content>) -> Result<(), EngineError> {
+    async fn fill_content(&self, mirror: &Mirror, content: &Content) -> Result<(), EngineError> {
         for piece in &content.pieces {
-            let Some(bytes) = self.volumes.whole_piece(piece).await? else {
+            let Some(bytes) = self.medium.whole_piece(piece).await? else {
                 tracing::error!(length = piece.length, "a piece of an object is damaged in all copies, and was not copied");
                 continue;
             };

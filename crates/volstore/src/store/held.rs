@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::engine::Staged;
 
-use super::Inner;
+use super::{Inner, Store};
 use crate::content::{Extent, Piece};
 
 /// Blocks that are reserved. Whoever drops it has no write to them under way.
@@ -44,13 +44,18 @@ impl Drop for Held {
 }
 
 /// Pieces of a large object that are durable and belong to no object yet.
-#[derive(Default)]
 pub struct StagedContent {
+    pub store: Store,
     pub pieces: Vec<Piece>,
     pub held: Option<Held>,
 }
 
 impl StagedContent {
+    /// Nothing yet.
+    pub fn new(store: Store) -> StagedContent {
+        StagedContent { store, pieces: Vec::new(), held: None }
+    }
+
     pub fn push(&mut self, piece: Piece, held: Held) {
         self.pieces.push(piece);
         match &mut self.held {

@@ -6,7 +6,6 @@ use ::engine::EngineError;
 use device::Finishing;
 
 use super::{Inner, Store};
-use crate::content::VolumeIndex;
 use crate::limits::{AHEAD_SHARE, MAINTAIN_INTERVAL};
 use crate::record::Mutation;
 
@@ -24,11 +23,11 @@ impl Store {
 
 impl Inner {
     pub(super) async fn maintain_once(self: Arc<Self>) -> Result<(), EngineError> {
-        if self.log.get().is_none() || self.state.lock().check_writable().is_err() {
+        if !self.is_founded() || self.state.lock().check_writable().is_err() {
             return Ok(());
         }
         self.settle().await?;
-        let settled_below = self.volumes.settled_below();
+        let settled_below = self.medium.settled_below();
         let owes_mark = {
             let state = self.state.lock();
             state.told_settled <= state.last_content && state.last_content < settled_below
@@ -36,39 +35,29 @@ impl Inner {
         if owes_mark {
             self.commit(Mutation::Mark, Default::default(), None).await?;
         }
-        let indices = self.state.lock().pg.indices();
-        for index in indices {
-            self.return_units(index).await?;
-        }
-        Ok(())
+        self.return_units().await
     }
 
     /// Gives units back in which all is free. What the next dump needs stays, and a part of a unit for puts to come.
-    async fn return_units(&self, index: VolumeIndex) -> Result<(), EngineError> {
-        let Ok(volume) = self.volumes.get(index) else { return Ok(()) };
-        if !volume.gives_back() {
-            return Ok(());
-        }
+    async fn return_units(&self) -> Result<(), EngineError> {
         let _turn = self.growing.lock().await;
-        let empty = self.state.lock().pg.space(index).map(|space| space.empty_units()).unwrap_or_default();
-        for unit in empty {
-            {
-                let mut state = self.state.lock();
-                let is_used = state.pg.object_count() > 0;
-                let spare = state.pg.spare_blocks(index);
-                let space = state.pg.space(index).expect("its device is there");
-                let needed = space.unit_blocks() + space.unit_blocks() / AHEAD_SHARE;
-                if state.is_closed || (is_used && spare < needed) {
-                    continue;
-                }
-                if !state.pg.space(index).expect("its device is there").lose_unit(unit) {
-                    continue;
+        let kept = {
+            let mut state = self.state.lock();
+            let is_used = state.pg.object_count() > 0;
+            let needed = state.pg.space().unit_blocks() + state.pg.space().unit_blocks() / AHEAD_SHARE;
+            let mut has_lost = false;
+            for unit in state.pg.space().empty_units() {
+                if !state.is_closed && (!is_used || state.pg.spare_blocks() >= needed) {
+                    has_lost |= state.pg.space().lose_unit(unit);
                 }
             }
-            // What gave its blocks up stands on the medium before other owners write there.
-            volume.flush().await.map_err(|error| self.refuse(&error))?;
-            volume.give_back(unit).await.map_err(|error| self.refuse(&error))?;
-        }
-        Ok(())
+            if !has_lost {
+                return Ok(());
+            }
+            state.pg.space().units().collect()
+        };
+        // What gave its blocks up stands on the medium before other owners write there.
+        self.medium.volume.flush().await.map_err(|error| self.refuse(&error))?;
+        self.medium.volume.keep_units(kept).await.map_err(|error| self.refuse(&error))
     }
 }

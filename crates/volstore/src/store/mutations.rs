@@ -112,7 +112,7 @@ impl Inner {
     ) -> Result<Committed, EngineError> {
         let encoded = encode(&attributes)?;
         let _latch = self.admit(&name, &rule).await?;
-        let StagedContent { pieces, held } = staged;
+        let StagedContent { pieces, held, .. } = staged;
         let content = Arc::new(Content { pieces: pieces.into(), parts: None });
         let mutation = Mutation::Put { name, attributes: encoded, content };
         let opseq = self.commit(mutation, Default::default(), held).await?;
@@ -120,7 +120,6 @@ impl Inner {
     }
 
     async fn set_tags(self: Arc<Self>, name: Name, tags: Vec<(Bytes, Bytes)>) -> Result<Committed, EngineError> {
-        self.check_usable()?;
         let _latch = self.latches.alone(&name).await;
         let head = self.look(|state| state.pg.object(&name).cloned())?.ok_or(EngineError::NotFound)?;
         self.log_turn().await?;
@@ -133,7 +132,6 @@ impl Inner {
 
     /// It does not wait for the log's turn: it gives space back.
     async fn delete(self: Arc<Self>, name: Name, condition: Condition) -> Result<(), EngineError> {
-        self.check_usable()?;
         let _latch = match condition.is_blind() {
             true => self.latches.shared(&name).await,
             false => self.latches.alone(&name).await,
@@ -154,7 +152,6 @@ impl Inner {
 
     /// Waits until a name may be written, and the log has room. The latch is held until the write has taken effect.
     pub(super) async fn admit(self: &Arc<Self>, name: &Name, rule: &Rule) -> Result<Latch, EngineError> {
-        self.check_usable()?;
         let latch = match rule.is_blind() {
             true => self.latches.shared(name).await,
             false => self.latches.alone(name).await,

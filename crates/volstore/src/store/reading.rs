@@ -12,10 +12,10 @@ use types::limits::BLOCK_BYTES;
 use disk::AlignedBuf;
 
 use super::{Inner, NO_LEASE, Store, refusal, unavailable};
-use crate::blocks::{BlockError, LogicalVolume, Way};
-use crate::content::{Content, Extent, Object, Piece, VolumeIndex};
+use crate::blocks::{BlockError, Way};
+use crate::content::{Content, Extent, Object, Piece};
 use crate::limits::SUM_BYTES;
-use crate::log::Volumes;
+use crate::medium::Medium;
 use crate::name::Name;
 use crate::sums::crc;
 
@@ -44,7 +44,7 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         self.object = None;
         let mut state = self.inner.state.lock();
-        if state.pg.limbo_blocks() > 0 && state.pg.release(self.inner.volumes.settled_below()) {
+        if state.pg.limbo_blocks() > 0 && state.pg.release(self.inner.medium.settled_below()) {
             drop(state);
             self.inner.changed.notify_waiters();
         }
@@ -82,45 +82,35 @@ impl Inner {
         let first_sum = within.start / SUM_BYTES;
         let from = first_sum * SUM_BYTES;
         let to = within.end.next_multiple_of(SUM_BYTES).min(piece.length as usize);
-        let copies = self.volumes.copies_of(piece)?;
+        let copies = self.medium.volume.copies();
         let ways = std::iter::once((0, Way::Cached)).chain((0..copies).map(|copy| (copy, Way::Medium)));
         for (copy, way) in ways {
-            let read = self.volumes.read_blocks(piece, from..to, copy, way).await;
+            let read = self.medium.read_blocks(piece, from..to, copy, way).await;
             let bytes = match read {
                 Err(_) if copies > 1 => continue,
-                read => read?,
+                read => read.map_err(|error| refusal(&error))?,
             };
             self.counters.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             if bytes.chunks(SUM_BYTES).zip(&piece.sums[first_sum..]).all(|(part, sum)| crc(part) == *sum) {
                 return Ok(bytes.slice(within.start - from..within.end - from));
             }
         }
-        if !self.log().may_read() {
+        if !self.seat.may_read() {
             // Another primary may have used the blocks again.
             return Err(unavailable(NO_LEASE.to_owned()));
         }
         self.counters.damaged.fetch_add(1, Ordering::Relaxed);
-        let Extent { volume, first, .. } = piece.extents[0];
-        let detail = format!("{} bytes at block {first} of volume {} do not match their sums", piece.length, volume.0);
+        let (first, group, device) = (piece.extents[0].first, self.seat.group.number, self.medium.volume.device());
+        let detail = format!(
+            "{} bytes at block {first} of placement group {group} on device {device} do not match their sums",
+            piece.length
+        );
         tracing::error!(detail, "an object of a volume bucket is damaged");
         Err(EngineError::Corrupt { detail })
     }
 }
 
-impl Volumes {
-    /// The volume of a number.
-    pub fn get(&self, index: VolumeIndex) -> Result<&LogicalVolume, EngineError> {
-        let volume = self.all.get(usize::from(index.0)).and_then(Option::as_ref);
-        volume.ok_or_else(|| EngineError::DeviceMissing {
-            reason: format!("the object is on device {} of the volume engine's table, which is missing: attach it", index.0),
-        })
-    }
-
-    /// Copies of a piece.
-    fn copies_of(&self, piece: &Piece) -> Result<usize, EngineError> {
-        Ok(self.get(piece.extents[0].volume)?.copies())
-    }
-
+impl Medium {
     /// Whether the medium has all bytes of a piece. A copy that lacks them gets them from one that has them.
     pub async fn ensure_piece(&self, piece: &Piece) -> Result<bool, EngineError> {
         let Copies { whole, lacking, unreadable } = self.look_at_copies(piece).await?;
@@ -133,14 +123,13 @@ impl Volumes {
                 .into_iter()
                 .next()
                 .filter(|_| lacking.is_empty())
-                .map_or(Ok(false), |(_, error)| Err(error.into()));
+                .map_or(Ok(false), |(_, error)| Err(refusal(&error)));
         };
         env::mark("volume engine: a copy was mended");
         for copy in unreadable.into_iter().map(|(copy, _)| copy).chain(lacking) {
             for (extent, blocks) in blocks_of(piece, &good) {
-                let volume = self.get(extent.volume)?;
-                let repaired = volume.repair(copy, extent.offset(), blocks).await;
-                repaired.map_err(|error| volume.blame(copy, error)).map_err(ReadError::from)?;
+                let repaired = self.volume.write_copy(copy, extent.offset(), blocks).await;
+                repaired.map_err(|error| self.refuse_copy(copy, &error))?;
             }
         }
         Ok(true)
@@ -149,19 +138,21 @@ impl Volumes {
     /// Reads all copies of a piece. A copy that does not answer at all is to blame for the error.
     async fn look_at_copies(&self, piece: &Piece) -> Result<Copies, EngineError> {
         let mut copies = Copies::default();
-        for copy in 0..self.copies_of(piece)? {
+        for copy in 0..self.volume.copies() {
             match self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await {
                 Ok(bytes) if is_whole(piece, &bytes) => copies.whole = Some(bytes),
                 Ok(_) => copies.lacking.push(copy),
-                Err(ReadError::Blocks(error)) if error.is_bad_block() => copies.unreadable.push((copy, error.into())),
-                Err(ReadError::Blocks(error)) => {
-                    let volume = self.get(piece.extents[0].volume)?;
-                    return Err(refusal(&volume.blame(copy, error)));
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) if error.is_bad_block() => copies.unreadable.push((copy, error)),
+                Err(error) => return Err(self.refuse_copy(copy, &error)),
             }
         }
         Ok(copies)
+    }
+
+    /// A copy has failed where the group is opened: the next view is without it.
+    fn refuse_copy(&self, copy: usize, error: &BlockError) -> EngineError {
+        self.volume.blame(copy, error);
+        refusal(error)
     }
 
     /// How many copies lack bytes of a piece.
@@ -174,18 +165,18 @@ impl Volumes {
     /// Bytes of a piece, as any copy has them that is right. None if all were read and none is right.
     pub async fn whole_piece(&self, piece: &Piece) -> Result<Option<Bytes>, EngineError> {
         let mut unread = None;
-        for copy in 0..self.copies_of(piece)? {
+        for copy in 0..self.volume.copies() {
             match self.read_blocks(piece, 0..piece.length as usize, copy, Way::Medium).await {
                 Ok(bytes) if is_whole(piece, &bytes) => return Ok(Some(bytes)),
                 Ok(_) => {}
                 Err(error) => unread = Some(error),
             }
         }
-        unread.map_or(Ok(None), |error| Err(error.into()))
+        unread.map_or(Ok(None), |error| Err(refusal(&error)))
     }
 
     /// Bytes of a piece from a block's start on, of one copy.
-    async fn read_blocks(&self, piece: &Piece, bytes: Range<usize>, copy: usize, way: Way) -> Result<Bytes, ReadError> {
+    async fn read_blocks(&self, piece: &Piece, bytes: Range<usize>, copy: usize, way: Way) -> Result<Bytes, BlockError> {
         let (from, to) = (bytes.start, bytes.end);
         let (first, end) = (from / BLOCK_BYTES, to.div_ceil(BLOCK_BYTES));
         let mut runs: Vec<(Extent, usize)> = Vec::new();
@@ -194,14 +185,13 @@ impl Volumes {
             let (start, stop) = (first.max(at), end.min(at + extent.count as usize));
             if start < stop {
                 let count = (stop - start) as u32;
-                runs.push((Extent { first: extent.first + (start - at) as u32, count, ..*extent }, count as usize));
+                runs.push((Extent { first: extent.first + (start - at) as u32, count }, count as usize));
             }
             at += extent.count as usize;
         }
         let reading = runs.iter().map(async |(extent, count)| {
-            let volume = self.get(extent.volume)?;
             let (offset, len) = (extent.offset(), count * BLOCK_BYTES);
-            Ok::<_, ReadError>(volume.read(copy, offset, len, way).await?)
+            self.volume.read(copy, offset, len, way).await
         });
         let mut bufs = try_join_all(reading).await?;
         if let [_] = bufs[..] {
@@ -222,35 +212,7 @@ struct Copies {
     /// Their bytes are others.
     lacking: Vec<usize>,
     /// Their media refuse to read them.
-    unreadable: Vec<(usize, ReadError)>,
-}
-
-/// Why blocks of a copy were not read.
-enum ReadError {
-    /// The copy's volume is missing.
-    Missing(EngineError),
-    Blocks(BlockError),
-}
-
-impl From<EngineError> for ReadError {
-    fn from(error: EngineError) -> ReadError {
-        ReadError::Missing(error)
-    }
-}
-
-impl From<BlockError> for ReadError {
-    fn from(error: BlockError) -> ReadError {
-        ReadError::Blocks(error)
-    }
-}
-
-impl From<ReadError> for EngineError {
-    fn from(error: ReadError) -> EngineError {
-        match error {
-            ReadError::Missing(error) => error,
-            ReadError::Blocks(error) => refusal(&error),
-        }
-    }
+    unreadable: Vec<(usize, BlockError)>,
 }
 
 fn is_whole(piece: &Piece, bytes: &[u8]) -> bool {

@@ -51,13 +51,11 @@ impl Store {
 
     /// The attributes that an upload was opened with.
     pub fn upload(&self, upload: &UploadName) -> Result<Attributes, EngineError> {
-        self.inner.check_usable()?;
         self.inner.with_upload(upload, |open| attributes_of(&open.attributes))
     }
 
     /// Parts with numbers above `after`.
     pub fn parts(&self, upload: &UploadName, after: u16, most: usize) -> Result<Vec<PartInfo>, EngineError> {
-        self.inner.check_usable()?;
         self.inner.with_upload(upload, |open| {
             let above = open.parts.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
             let info = |(number, part): (&u16, &crate::pg::Part)| PartInfo {
@@ -85,7 +83,6 @@ impl Inner {
     }
 
     async fn create_upload(self: Arc<Self>, name: crate::name::Name, attributes: Attributes) -> Result<UploadId, EngineError> {
-        self.check_usable()?;
         let encoded = encode(&attributes)?;
         let upload = self.new_upload_id(&attributes);
         let _latch = self.latches.shared(&name).await;
@@ -104,7 +101,6 @@ impl Inner {
         attributes: Attributes,
         bytes: PartBytes,
     ) -> Result<PartInfo, EngineError> {
-        self.check_usable()?;
         if number == 0 || number > MAX_PARTS {
             return Err(EngineError::Invalid { reason: format!("part number {number} is not within 1 to {MAX_PARTS}") });
         }
@@ -127,7 +123,7 @@ impl Inner {
         bytes: PartBytes,
     ) -> Result<(Vec<Piece>, SmallVec<[Write; 1]>, Option<Held>), EngineError> {
         match bytes {
-            PartBytes::Staged(StagedContent { pieces, held }) => Ok((pieces, Default::default(), held)),
+            PartBytes::Staged(StagedContent { pieces, held, .. }) => Ok((pieces, Default::default(), held)),
             PartBytes::Whole(payload) if check_small(&payload)? == 0 => {
                 Ok((Vec::new(), Default::default(), Some(self.allocate(0).await?)))
             }
@@ -145,7 +141,6 @@ impl Inner {
         attributes: Attributes,
         rule: Rule,
     ) -> Result<Committed, EngineError> {
-        self.check_usable()?;
         let encoded = encode(&attributes)?;
         let _latch = self.latches.alone(&upload.0).await;
         if let Some(outcome) = self.look(|state| state.pg.outcome(&upload).cloned())? {
@@ -163,7 +158,6 @@ impl Inner {
 
     /// It does not wait for the log's turn: it gives space back.
     async fn abort(self: Arc<Self>, upload: UploadName) -> Result<(), EngineError> {
-        self.check_usable()?;
         let _latch = self.latches.alone(&upload.0).await;
         self.with_upload(&upload, |_| ())?;
         let (name, upload) = upload;

@@ -154,6 +154,11 @@ async fn wrong_after(history: &History, revoked: &mut u64) -> Vec<String> {
         let (still_wrong, again) = look(&rig, &history.known).await;
         wrong = still_wrong;
         wrong.extend(rig.store.check().err());
+        rig.maintain().await;
+        let (account, _) = rig.store.account();
+        if account.unsettled > 0 || account.used != account.named + account.dump {
+            wrong.push(format!("blocks have leaked: {account:?}"));
+        }
         if found != again {
             wrong.push("it has changed since the first look".to_owned());
         }
@@ -219,7 +224,7 @@ async fn a_condition_on_a_name_whose_write_has_failed_is_refused() {
     rig.put("a", bytes(2, 9_000)).await.expect_err("its bytes can't be written");
     let version = attributes_of(&bytes(3, 10));
     for strict in [false, true] {
-        let engine = if strict { VolumeEngine::strict(rig.store.clone()) } else { rig.engine() };
+        let engine = VolumeEngine::new(rig.store.clone(), strict);
         let condition = if strict { Condition::None } else { Condition::Absent };
         let put = engine.put(&key("a"), version.clone(), smallvec![bytes(3, 10).into()], condition).await;
         assert!(matches!(put, Err(EngineError::Unavailable { .. })), "{put:?}");

@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use ::engine::{Condition, ObjectEngine};
 use bytes::Bytes;
-use device::{Device, DeviceConfig, VolumeOwner};
-use disk::{Completion, CompletionOrder, Disk, DiskError, DiskStats, Done, Request, SimDisk, SimOptions};
-use env::Env;
+use device::SyncMode;
+use disk::{Completion, CompletionOrder, Disk, DiskError, DiskStats, Done, Request, SimDisk};
 use parking_lot::Mutex;
 use smallvec::smallvec;
 
-use super::support::{attributes_of, format_options, key};
-use crate::interface::VolumeEngine;
-use crate::store::{Founding, Store};
+use super::support::{Rig, attributes_of, key};
 
 const SEEDS: u64 = 20;
 const NAME: &str = "the-object-of-the-trace";
@@ -35,7 +32,6 @@ enum Event {
 }
 
 /// A disk that notes when the two writes begin and end.
-#[derive(Clone)]
 struct Traced {
     disk: SimDisk,
     events: Arc<Mutex<Vec<Event>>>,
@@ -86,14 +82,11 @@ fn part_of(request: &Request) -> Option<Part> {
 
 /// The events of one put.
 async fn trace(seed: u64, is_staged: bool) -> Vec<Event> {
-    let env = Env::simulated(seed);
-    let disk = SimDisk::new(&env, SimOptions { seed, ..SimOptions::default() });
-    Device::format(&disk, &env, &format_options(1, 48)).await.expect("formats");
-    let traced = Traced { disk: disk.clone(), events: Arc::default() };
-    let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
-    let device = Device::open(Arc::new(traced.clone()), &env, config).await.expect("the device opens");
-    let store = Store::open(&env, vec![device.volume(VolumeOwner::Objects)], Founding::free()).await;
-    let engine = VolumeEngine::overwriting(store);
+    let events = Arc::<Mutex<Vec<Event>>>::default();
+    let noted = events.clone();
+    let wrap = move |disk: &SimDisk| Arc::new(Traced { disk: disk.clone(), events: noted.clone() }) as Arc<dyn Disk>;
+    let rig = Rig::wrapped(seed, &[48], SyncMode::Always, Arc::new(wrap)).await;
+    let engine = rig.engine();
     let put = async |name: &str, bytes: Vec<u8>| {
         let (key, attributes) = (key(name), attributes_of(&bytes));
         if is_staged {
@@ -106,9 +99,9 @@ async fn trace(seed: u64, is_staged: bool) -> Vec<Event> {
     };
     // The first put of a store makes its log.
     put("another", vec![1; 5000]).await;
-    disk.set_order(CompletionOrder::Timed(Duration::from_millis(3)));
+    rig.disks[0].set_order(CompletionOrder::Timed(Duration::from_millis(3)));
     put(NAME, [BYTES, &[2; 9000]].concat()).await;
-    traced.events.lock().clone()
+    events.lock().clone()
 }
 
 /// Which write waits for the other one, if one does.

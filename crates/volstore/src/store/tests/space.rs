@@ -4,8 +4,6 @@ use ::engine::{Condition, Content, EngineError, ObjectEngine};
 use device::SyncMode;
 use types::limits::CHUNK_BYTES;
 
-use crate::store::Founding;
-
 use super::support::{Rig, bytes, key};
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +31,7 @@ async fn space_of_what_is_deleted_is_used_again() {
     rig.maintain().await;
     rig.store.check().expect("each block has one owner");
     assert_eq!(rig.used_blocks(), 0, "nothing is used");
-    // The log's segments stand in five units.
+    // A unit of the group's volume stands in up to five of the device.
     assert!(rig.lent_units() <= 5, "{} units stay", rig.lent_units());
 }
 
@@ -94,7 +92,7 @@ async fn the_log_is_cut_by_dumps() {
         rig.put(&format!("{}", round % 50), bytes(round, 5000)).await.expect("puts");
     }
     let stats = rig.store.stats();
-    assert!(stats.dumps > 0 && stats.log_live_segments < 8, "{stats:?}");
+    assert!(stats.dumps > 1, "{stats:?}");
     let rig = rig.crash().await;
     rig.store.check().expect("each block has one owner");
     for number in 0..50u64 {
@@ -132,7 +130,7 @@ async fn a_changed_bit_is_an_error() {
         let object = state.pg.object(&crate::name::Name::of(&key("a"))).expect("it is there").clone();
         object.content.extents().next().expect("it has blocks")
     };
-    let volume = rig.devices[0].volume(super::support::OWNER);
+    let volume = super::support::copy_on(&rig.devices[0]);
     let mut block = volume.read(extent.offset() + 4096, 4096).await.expect("reads");
     block[17] ^= 4;
     volume.write(extent.offset() + 4096, block).await.expect("writes");
@@ -141,38 +139,4 @@ async fn a_changed_bit_is_an_error() {
     let info = rig.engine().info(&key("a")).await.expect("its attributes are whole");
     assert_eq!(info.length, 100_000);
     rig.engine().delete(&key("a"), Condition::None).await.expect("deletes");
-}
-
-#[tokio::test(start_paused = true)]
-async fn contents_spread_over_devices_and_one_that_is_missing_is_told() {
-    let rig = Rig::with(8, &[30, 30], SyncMode::Always).await;
-    for number in 0..16 {
-        rig.put(&format!("{number}"), bytes(number, CHUNK_BYTES)).await.expect("puts");
-    }
-    let units: Vec<usize> = rig.devices.iter().map(|device| device.volume(super::support::OWNER).units().len()).collect();
-    assert!(units.iter().all(|units| *units >= 4), "{units:?}");
-    let home = rig.store.inner.state.lock().pg.home().expect("it is founded").0 as usize;
-    let disks: Vec<_> = rig.disks.iter().map(disk::SimDisk::restart).collect();
-    // The home device alone.
-    let alone = Rig::open(&rig.env, vec![disks[home].clone()], SyncMode::Always).await;
-    let (mut whole, mut missing) = (0, 0);
-    for number in 0..16 {
-        match alone.get(&format!("{number}")).await {
-            Ok(found) => {
-                assert_eq!(found, Some(bytes(number, CHUNK_BYTES)));
-                whole += 1;
-            }
-            Err(EngineError::DeviceMissing { .. }) => missing += 1,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    assert!(whole > 0 && missing > 0, "{whole} whole, {missing} missing");
-    // The other one alone: nothing is absent.
-    let env = rig.env.clone();
-    let config = device::DeviceConfig { prewrite_zones: 0, ..device::DeviceConfig::default() };
-    let other = device::Device::open(std::sync::Arc::new(disks[1 - home].clone()), &env, config).await.expect("opens");
-    let founding = Founding { check: Box::new(|| Err("device 7 is missing".to_owned())), ..Founding::free() };
-    let store = crate::store::Store::open(&env, vec![other.volume(super::support::OWNER)], founding).await;
-    let read = crate::interface::VolumeEngine::overwriting(store).info(&key("1")).await;
-    assert!(matches!(read, Err(EngineError::DeviceMissing { .. })), "{read:?}");
 }

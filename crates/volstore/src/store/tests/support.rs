@@ -1,35 +1,61 @@
-//! A store on small devices on simulated disks.
+//! A group of one member: a node with small devices on simulated disks, and a manager that never fails.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::engine::{Condition, Content, EngineError, ObjectEngine, ObjectKey};
+use allack::limits::LogLimits;
 use bytes::Bytes;
 use device::{Device, DeviceConfig, FormatOptions, SyncMode, VolumeOwner};
-use disk::{CompletionOrder, SimDisk, SimOptions};
+use disk::{CompletionOrder, Disk, SimDisk, SimOptions};
 use env::Env;
 use format::attributes::{Attributes, ETag};
 use format::superblock::FIRST_REGION_BYTE;
 use format::zone_header::ZONE_DATA_START;
+use manager::{Manager, NamePlacement};
 use smallvec::smallvec;
 use types::limits::{CHUNK_BYTES, MAX_SMALL_BYTES};
-use types::{BucketId, CellId, ClusterId, DeviceId};
+use types::{BucketId, CellId, ClusterId, DeviceId, NodeId};
 
 use crate::interface::VolumeEngine;
-use crate::store::{Founding, Store};
+use crate::limits::Shape;
+use crate::members::Members;
+use crate::part::test_node;
+use crate::store::Store;
 
 /// 256 blocks.
 pub const UNIT_BYTES: u64 = 1 << 20;
 /// Longer than any answer takes, where the disk answers at all.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(30);
 pub const OWNER: VolumeOwner = VolumeOwner::Objects;
+/// A log of four units.
+pub const SMALL: Shape =
+    Shape { log: LogLimits { entries: 512, bytes: 768 * 1024 }, segments: 4, segment_bytes: 1024 * 1024 - 8192 };
+const GROUP: u32 = 0;
 
 pub struct Rig {
     pub env: Env,
+    pub manager: Arc<Manager>,
     pub disks: Vec<SimDisk>,
     pub devices: Vec<Device>,
     pub store: Store,
     pub sync: SyncMode,
+    seed: u64,
+    wrap: Wrap,
+}
+
+/// What stands between a device and its disk.
+pub type Wrap = Arc<dyn Fn(&SimDisk) -> Arc<dyn Disk> + Send + Sync>;
+
+fn bare() -> Wrap {
+    Arc::new(|disk| Arc::new(disk.clone()))
+}
+
+/// What runs beside a store ends with it.
+impl Drop for Rig {
+    fn drop(&mut self) {
+        end(&self.env);
+    }
 }
 
 impl Rig {
@@ -39,34 +65,63 @@ impl Rig {
 
     /// On a device for each number, with so many zones.
     pub async fn with(seed: u64, zones: &[u64], sync: SyncMode) -> Rig {
+        Rig::wrapped(seed, zones, sync, bare()).await
+    }
+
+    /// The same, with something between its devices and their disks.
+    pub async fn wrapped(seed: u64, zones: &[u64], sync: SyncMode, wrap: Wrap) -> Rig {
         let env = Env::simulated(seed);
+        let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager in memory"));
+        let node = manager.register_node(test_node(1)).await.expect("registers").id;
+        let first = NamePlacement { group: GROUP, after: None, primary: node, voters: vec![node], learners: Vec::new() };
+        manager.name_placement(first).await.expect("the group is named");
         let mut disks = Vec::new();
         for (number, zones) in zones.iter().enumerate() {
             let disk = SimDisk::new(&env, SimOptions { seed: seed + number as u64, ..SimOptions::default() });
             Device::format(&disk, &env, &format_options(number as u32, *zones)).await.expect("formats");
             disks.push(disk);
         }
-        Rig::open(&env, disks, sync).await
+        Rig::open(seed, &manager, disks, sync, wrap).await.expect("the group opens")
     }
 
-    pub async fn open(env: &Env, disks: Vec<SimDisk>, sync: SyncMode) -> Rig {
+    async fn open(
+        seed: u64,
+        manager: &Arc<Manager>,
+        disks: Vec<SimDisk>,
+        sync: SyncMode,
+        wrap: Wrap,
+    ) -> Result<Rig, EngineError> {
+        let env = Env::simulated(seed);
         let mut devices = Vec::new();
         for disk in &disks {
             let config = DeviceConfig { prewrite_zones: 0, sync, ..DeviceConfig::default() };
-            devices.push(Device::open(Arc::new(disk.clone()), env, config).await.expect("the device opens"));
+            devices.push(Device::open(wrap(disk), &env, config).await.expect("the device opens"));
         }
         let volumes = devices.iter().map(|device| device.volume(OWNER)).collect();
-        let store = Store::open(env, volumes, Founding::free()).await;
-        Rig { env: env.clone(), disks, devices, store, sync }
+        let members = Members::open(&env, NodeId(1), manager.clone(), Arc::new(|_, _| None), volumes, SMALL).await;
+        drop(env.spawn(members.clone().run()));
+        let opened = loop {
+            if let Some(office) = members.group(GROUP).and_then(|group| group.office()) {
+                break Ok(office.store.clone());
+            }
+            if let Some(obstacle) = members.obstacle(GROUP) {
+                break Err(obstacle);
+            }
+            env.sleep(Duration::from_millis(1)).await;
+        };
+        let store = opened.inspect_err(|_| end(&env))?;
+        Ok(Rig { env, manager: manager.clone(), disks, devices, store, sync, seed: seed + 1000, wrap })
     }
 
     /// The power goes, if it has not; what the next process finds.
     pub async fn crash(&self) -> Rig {
+        end(&self.env);
         self.on(self.disks.iter().map(SimDisk::crash).collect()).await
     }
 
     /// Only the process ends.
     pub async fn restart(&self) -> Rig {
+        end(&self.env);
         self.on(self.disks.iter().map(SimDisk::restart).collect()).await
     }
 
@@ -75,11 +130,19 @@ impl Rig {
             disk.set_order(CompletionOrder::Inline);
             disk.set_ignores_flush(false);
         }
-        Rig::open(&self.env, disks, self.sync).await
+        Rig::open(self.seed, &self.manager, disks, self.sync, self.wrap.clone()).await.expect("the group opens")
+    }
+
+    /// Only the process ends; why the group can't be opened again, and the disks behind that.
+    pub async fn restart_blocked(&self) -> (EngineError, Vec<SimDisk>) {
+        end(&self.env);
+        let disks: Vec<SimDisk> = self.disks.iter().map(SimDisk::restart).collect();
+        let opened = Rig::open(self.seed, &self.manager, disks.clone(), self.sync, self.wrap.clone()).await;
+        (opened.err().expect("the group does not open"), disks)
     }
 
     pub fn engine(&self) -> VolumeEngine {
-        VolumeEngine::overwriting(self.store.clone())
+        VolumeEngine::new(self.store.clone(), false)
     }
 
     pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), EngineError> {
@@ -103,12 +166,22 @@ impl Rig {
     }
 
     pub fn lent_units(&self) -> usize {
-        self.devices.iter().map(|device| device.volume(OWNER).units().len()).sum()
+        self.devices.iter().map(|device| copy_on(device).units().len()).sum()
     }
 
     pub fn used_blocks(&self) -> u64 {
         self.store.inner.state.lock().pg.used_blocks()
     }
+}
+
+/// A process ends.
+fn end(env: &Env) {
+    env.simulation().expect("it is simulated").process().end();
+}
+
+/// The group's copy on a device, if it is there.
+pub fn copy_on(device: &Device) -> device::Volume {
+    device.volume(OWNER).part(GROUP as u16 + 1)
 }
 
 pub async fn put(engine: &dyn ObjectEngine, name: &str, bytes: Vec<u8>) -> Result<(), EngineError> {
@@ -162,6 +235,11 @@ pub fn format_options(number: u32, zones: u64) -> FormatOptions {
         capacity_bytes: Some(FIRST_REGION_BYTE + zones * zone_bytes),
         overwrite: false,
     }
+}
+
+/// Bytes of a disk with so many zones.
+pub fn disk_bytes(zones: u64) -> u64 {
+    format_options(1, zones).capacity_bytes.expect("it has a size")
 }
 
 /// The answer; none where the power was cut first.
