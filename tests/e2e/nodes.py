@@ -53,8 +53,13 @@ class Node:
         return done.stdout
 
     def metric(self, name):
+        """The sum of all series of a name."""
+        return self.metric_of(name + "{")
+
+    def metric_of(self, series):
+        """The sum of all series that begin so."""
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics").read().decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + "{"))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(series))
 
 
 class Cluster:

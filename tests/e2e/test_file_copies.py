@@ -41,26 +41,35 @@ class FileCluster(Cluster):
         self.random = random.Random(1)
         self.run(1, "volume", "create", "home")
 
-    def copies(self, number):
-        """What each node's copy is, as a node says."""
+    def partitions(self, number):
+        """What each node's copy of each data partition is, as a node says."""
         info = self.run(number, "volume", "info", "home")
-        return {int(node): state for node, state in re.findall(r"device \d+ of node-(\d): (.*)", info)}
+        _, *parts = re.split(r"^ +partition (?=\d+:)", info, flags=re.MULTILINE)
+        copies = re.compile(r"device \d+ of node-(\d): (.*)")
+        return [{int(node): state for node, state in copies.findall(part)} for part in parts]
 
-    def primary(self, number=None):
-        """The node that serves the volume."""
+    def copies(self, number, at=0):
+        """The same of one data partition; of three nodes there is one."""
+        partitions = self.partitions(number)
+        return partitions[at] if len(partitions) > at else {}
+
+    def primary(self, number=None, at=0):
+        """The node that serves a data partition."""
         found = []
 
         def is_found():
-            copies = self.copies(number or self.mounted_at or 1)
+            copies = self.copies(number or self.mounted_at or 1, at)
             found[:] = [node for node, state in copies.items() if state == "in sync, serves"]
             return found
 
         wait_until(is_found, "a copy serves")
         return found[0]
 
-    def wait_until_in_sync(self, number, nodes=NODES):
+    def wait_until_in_sync(self, number, nodes=NODES, partitions=1):
         def is_whole():
-            return sum(state.startswith("in sync") for state in self.copies(number).values()) == nodes
+            found = self.partitions(number)
+            in_sync = [sum(state.startswith("in sync") for state in copies.values()) for copies in found]
+            return in_sync == [nodes] * partitions
 
         wait_until(is_whole, f"{nodes} copies are in sync")
 
@@ -100,12 +109,15 @@ class FileCluster(Cluster):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def content_bytes(self, number):
-        """What a node's devices have of files."""
+    def metric(self, number, name):
+        """Of all devices of a node."""
         address = FIRST_ADDRESS.rsplit(".", 1)[0] + f".{number}"
         text = urllib.request.urlopen(f"http://{address}:9001/metrics").read().decode()
-        name = "trilith_file_content_bytes{"
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + "{"))
+
+    def content_bytes(self, number):
+        """What a node's devices have of files."""
+        return self.metric(number, "trilith_file_content_bytes")
 
     def check(self):
         for name, content in self.known.items():
@@ -250,12 +262,49 @@ def test_a_tree_that_is_longer_than_its_log_goes_to_new_members(cluster):
     assert {entry.name for entry in os.scandir(cluster.mount)} == {f"name-{number}" for number in range(count)} | {"after"}
 
 
+def test_a_volume_uses_nodes_that_come_and_moves_nothing(cluster):
+    cluster.wait_until_in_sync(1)
+    cluster.mount_at(1)
+    for number in range(10):
+        cluster.write(f"f{number}", cluster.random.randrange(1, 300 * KIB))
+    cluster.run(1, "umount", str(cluster.mount))
+    before = {number: cluster.content_bytes(number) for number in (1, 2, 3)}
+    cluster.stop()
+    cluster.begin(NODES + 1)
+    cluster.wait_until_in_sync(1, partitions=2)
+    # The fourth node has a partition, with copies on two of the others. Nothing was moved to it, nor read for that.
+    assert set(cluster.copies(1, at=0)) == {1, 2, 3} and 4 in cluster.copies(1, at=1)
+    assert {number: cluster.content_bytes(number) for number in (1, 2, 3, 4)} == before | {4: 0}
+    for number in (1, 2, 3, 4):
+        assert cluster.metric(number, "trilith_file_written_bytes_total") == 0
+        assert cluster.metric(number, "trilith_file_read_bytes_total") == 0
+    cluster.mounted_at = None
+    cluster.mount_at(1)
+    for number in range(10, 40):
+        cluster.write(f"f{number}", cluster.random.randrange(1, 300 * KIB))
+    cluster.overwrite("f0", 0, 10)
+    cluster.check()
+    assert cluster.content_bytes(4) > 0, "new files are spread"
+    grown = sum(cluster.content_bytes(number) - before[number] for number in (1, 2, 3))
+    assert grown > 2 * cluster.content_bytes(4), "also over the first partition"
+
+    # The node that serves the second partition dies: all is there, and both take new files.
+    lost = cluster.primary(at=1)
+    cluster.mount_at(next(number for number in (1, 2, 3) if number != lost))
+    cluster.kill(lost)
+    cluster.try_for(lambda: cluster.write("after", 100 * KIB))
+    cluster.try_for(cluster.check)
+    for number in range(40, 60):
+        cluster.try_for(lambda number=number: cluster.write(f"f{number}", 10 * KIB))
+    cluster.check()
+
+
 @pytest.mark.parametrize("cluster", [NODES + 1], indirect=True)
 def test_another_node_takes_the_place_of_one_that_is_removed(cluster):
-    cluster.wait_until_in_sync(1)
+    cluster.wait_until_in_sync(1, partitions=2)
     primary = cluster.primary()
     (fourth,) = {1, 2, 3, 4} - set(cluster.copies(1))
-    # Also a node without a copy finds the one that serves.
+    # Also a node without a copy of a partition finds the one that serves.
     cluster.mount_at(fourth)
     for number in range(10):
         cluster.write(f"f{number}", cluster.random.randrange(1, 300 * KIB))
@@ -263,8 +312,8 @@ def test_another_node_takes_the_place_of_one_that_is_removed(cluster):
     cluster.try_for(lambda: cluster.write("after", 100 * KIB))
     cluster.run(fourth, "cluster", "remove", f"node-{primary}")
     left = {1, 2, 3, 4} - {primary}
-    wait_until(lambda: set(cluster.copies(fourth)) == left, "the copy is made elsewhere")
-    cluster.wait_until_in_sync(fourth)
+    wait_until(lambda: all(set(copies) == left for copies in cluster.partitions(fourth)), "the copies are made elsewhere")
+    cluster.wait_until_in_sync(fourth, partitions=2)
     cluster.check()
     # A volume that is removed leaves nothing behind on any of them.
     assert all(cluster.content_bytes(number) > 0 for number in left)

@@ -1,11 +1,12 @@
-//! What clients ask the two groups of a volume, and by which way: a node searches for the leader, a guest asks a node.
+//! What clients ask the groups of a volume, and by which way: a node searches for the leader, a guest asks a node.
 //!
 //! ```text
-//!   Client ─► TreePartition, ContentPartition ─┬─► part: the leader, here or on another node
-//!                                              └─► guest: any node, which takes the first way
+//!   Client ─┬─► TreePartition ──────────────────────────┬─► part: the leader, here or on another node
+//!           └─► VolumeContents ─► ContentPartition, … ──┴─► guest: any node, which takes the first way
 //! ```
 
 pub mod content;
+pub mod contents;
 pub mod guest;
 pub mod tree;
 
@@ -22,13 +23,13 @@ pub struct AskLimits {
     pub all: Duration,
 }
 
-/// A way to the replica that answers questions `A` of one volume by `T`.
+/// A way to the replica of one group that answers questions `A` by `T`.
 pub trait Way<A, T>: Send + Sync + 'static {
     /// Asks until `until`, and no longer than such a question may take. What may have been done is asked again. The error says why there is no answer.
     fn ask(&self, asked: A, until: Option<Instant>) -> impl Future<Output = Result<T, String>> + Send;
 
-    /// The number of the volume.
-    fn volume(&self) -> u32;
+    /// The number of the group: of a tree that of its volume.
+    fn number(&self) -> u32;
 
     fn env(&self) -> &Env;
 }

@@ -3,11 +3,14 @@
 pub mod copies;
 mod latches;
 pub mod memory;
+mod room;
 pub mod store;
 
 use bytes::Bytes;
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
+
+pub use room::{DataRoom, MAX_OPEN_EXTENTS, PartitionRoom, PartitionUse, low_bytes, together};
 
 use crate::ids::ExtentId;
 
@@ -32,19 +35,18 @@ pub trait Extents: Send + Sync {
     fn room(&self) -> DataRoom;
 }
 
-/// A data partition, as a client sees it.
+/// A data partition, or all partitions of a volume, as a client sees it.
 ///
 /// A request is answered when its effect is as durable as the node's mode of synchronisation says. Each may be sent again: the second has no further effect.
 pub trait DataPartition: Extents {
     /// Makes an extent that begins with these bytes. If it is sent again there are two.
     fn create(&self, data: Bytes) -> BoxFuture<'_, Result<ExtentId, DataError>>;
-}
 
-/// Space of a data partition, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DataRoom {
-    pub total_bytes: u64,
-    pub free_bytes: u64,
+    /// The same in a partition beside these, which have refused content. None: there is no other one.
+    fn create_beside(&self, refused: &[u32], data: Bytes) -> BoxFuture<'_, Option<Result<ExtentId, DataError>>> {
+        let is_first = refused.is_empty();
+        Box::pin(async move { if is_first { Some(self.create(data).await) } else { None } })
+    }
 }
 
 /// What a data partition could not do.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a command ─► control ─► mounts ─► volumes: a client of each mounted volume ─┬─► trees: the leader of the volume's group, here or there
-//!                                                                               └─► contents: the primary of the volume's copies, here or there
+//!                                                                               └─► contents: the primary of each data partition, here or there
 //! ```
 
 mod contents;
@@ -13,17 +13,20 @@ mod leader;
 mod leases;
 mod loss;
 mod mounts;
+mod placing;
 mod sweeper;
 mod trees;
 mod volumes;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::join;
 use groups::{Assigner, Named, named_by_others};
-use manager::GroupKind;
+use manager::{GroupKind, Snapshot};
 use net::{BoxFuture, Service, ServiceTag};
+use parking_lot::Mutex;
 use subsystem::{Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
 use types::{DeviceId, FileVolumeId};
 
@@ -36,6 +39,7 @@ use contents::{Collector, ContentService, Contents, CopyService};
 use guests::GuestService;
 use leases::Leases;
 use mounts::Mounts;
+use placing::Placer;
 use sweeper::Sweeper;
 use trees::{TreeService, Trees};
 use volumes::Volumes;
@@ -74,8 +78,8 @@ impl Files {
     pub fn guest_service(&self, volume: FileVolumeId) -> Option<Arc<dyn Service>> {
         let state = self.around.manager.snapshot();
         state.file_volume(volume).filter(|record| !record.is_removing)?;
-        let (tree, contents) = (self.trees.way(volume), self.contents.way(volume));
-        Some(Arc::new(GuestService { around: self.around.clone(), volume, tree, contents }))
+        let (tree, contents) = (self.trees.way(volume), self.contents.clone());
+        Some(Arc::new(GuestService { around: self.around.clone(), volume, tree, contents, ways: Mutex::default() }))
     }
 }
 
@@ -86,9 +90,10 @@ impl Files {
         Arc::new(TreePartition(self.trees.way(volume)))
     }
 
-    /// Where the copies of a volume's contents are; none if its group does not answer.
-    pub async fn standing(&self, volume: FileVolumeId) -> Option<Standing> {
-        self.volumes.standing(volume).await
+    /// Where the copies of each of a volume's data partitions are; none if its group does not answer.
+    pub async fn standings(&self, volume: FileVolumeId) -> Vec<Option<Standing>> {
+        let standings = self.volumes.standings(volume).await;
+        standings.into_iter().map(|(_, told)| told.map(|(standing, _)| standing)).collect()
     }
 
     /// The extents on this node's devices, of all volumes.
@@ -96,6 +101,16 @@ impl Files {
         let stores = self.contents.stores().all();
         stores.flat_map(|store| store.extents(None, usize::MAX).into_iter().map(|extent| (store.device(), extent))).collect()
     }
+}
+
+/// A tree for each volume.
+fn trees_wanted(state: &Snapshot) -> BTreeSet<u32> {
+    state.file_volumes().map(|volume| volume.id.0).collect()
+}
+
+/// The placer founds their groups; the assigner keeps and ends them.
+fn partitions_wanted(state: &Snapshot) -> BTreeSet<u32> {
+    state.file_volumes().flat_map(|volume| &volume.partitions).map(|partition| partition.id.0).collect()
 }
 
 impl Subsystem for Files {
@@ -115,15 +130,17 @@ impl Subsystem for Files {
     }
 
     fn tasks(self: Arc<Self>) -> Vec<Task> {
-        let assigner = |kind| Assigner {
+        let assigner = |kind, wanted| Assigner {
             env: self.around.env.clone(),
             manager: self.around.manager.clone(),
             kind,
-            wanted: |state| state.file_volumes().map(|volume| volume.id.0).collect(),
+            wanted,
             able: |state| state.devices().filter_map(|device| device.node).collect(),
             silent: self.around.silent.clone(),
         };
-        let (of_trees, of_contents) = (assigner(GroupKind::FILE_TREES), assigner(GroupKind::FILE_CONTENTS));
+        let of_trees = assigner(GroupKind::FILE_TREES, trees_wanted);
+        let of_contents = assigner(GroupKind::FILE_CONTENTS, partitions_wanted);
+        let placer = Placer { around: self.around.clone(), contents: self.contents.clone() };
         let leases = Leases { around: self.around.clone(), trees: self.trees.clone() };
         let sweeper = Sweeper { around: self.around.clone(), trees: self.trees.clone(), contents: self.contents.clone() };
         let mut tasks: Vec<Task> = Vec::new();
@@ -133,9 +150,10 @@ impl Subsystem for Files {
         }
         let collector = Collector(self.contents.clone());
         let (trees, contents, files) = (self.trees.clone(), self.contents.clone(), self);
-        let others: [Task; 8] = [
+        let others: [Task; 9] = [
             Box::pin(of_trees.run()),
             Box::pin(of_contents.run()),
+            Box::pin(placer.run()),
             Box::pin(async move { trees.run().await }),
             Box::pin(async move { contents.run().await }),
             Box::pin(collector.run()),
@@ -149,11 +167,12 @@ impl Subsystem for Files {
 
     fn check_nothing_lost<'a>(&'a self, loss: &'a Loss) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let mut volumes = Vec::new();
+            let mut partitions = Vec::new();
             for (id, name) in loss::asked(&self.around.manager.snapshot()) {
-                volumes.push((name, self.volumes.standing(id).await));
+                let standings = self.volumes.standings(id).await;
+                partitions.extend(standings.into_iter().map(|(_, told)| (name.clone(), told.map(|(standing, _)| standing))));
             }
-            loss::refuse(&volumes, loss)
+            loss::refuse(&partitions, loss)
         })
     }
 
@@ -192,11 +211,12 @@ impl Subsystem for Files {
         if count == 0 {
             return Vec::new();
         }
-        let (trees, contents) = (self.trees.count(), self.contents.all().len());
+        let (trees, partitions) = (self.trees.count(), self.contents.all().len());
         let text = format!(
-            "{count} volumes in the cluster; {trees} trees here, {} led; {contents} contents here, {} led, {} copies of these not in sync",
+            "{count} volumes in the cluster; {trees} trees here, {} led; {partitions} data partitions here, {} led, {} of these take no new extents, {} copies of these not in sync",
             self.trees.led(),
-            self.contents.led(),
+            self.contents.led().len(),
+            self.contents.closed(),
             self.contents.copies_out()
         );
         vec![StatusLine { label: "files".to_owned(), text }]

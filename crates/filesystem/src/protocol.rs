@@ -79,14 +79,39 @@ pub struct VolumeInfo {
     pub name: String,
     pub created_ms: u64,
     pub quota: FileQuota,
-    /// The copies of its contents; none if they can't be told now.
-    pub copies: Option<Vec<CopyInfo>>,
+    /// Where its contents are.
+    pub partitions: Vec<PartitionInfo>,
     pub is_removing: bool,
     /// What it has; none if its tree does not answer.
     pub usage: Option<VolumeUsage>,
 }
 
-/// A copy of a volume's contents.
+/// A data partition of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionInfo {
+    pub id: u32,
+    /// None: it does not answer now.
+    pub state: Option<PartitionState>,
+}
+
+/// What a data partition says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionState {
+    pub copies: Vec<CopyInfo>,
+    /// What its primary has, if there is one.
+    pub has: Option<PartitionHas>,
+}
+
+/// What a data partition has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionHas {
+    pub bytes: u64,
+    pub extents: u64,
+    /// Whether it is below its thresholds, and takes new extents.
+    pub is_open: bool,
+}
+
+/// A copy of a data partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyInfo {
     /// The node that has it, by its name; none if the node is gone.
@@ -98,7 +123,7 @@ pub struct CopyInfo {
 /// What a copy is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CopyState {
-    /// It serves the volume, and is in sync.
+    /// It serves the partition, and is in sync.
     Primary,
     /// It is in sync, and about to serve.
     TakesOver,

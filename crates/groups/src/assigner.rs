@@ -48,7 +48,7 @@ impl Assigner {
             }
             let state = self.manager.snapshot();
             let is_all = self.env.now().saturating_duration_since(since) >= HEARD_AGE;
-            for change in self.changes(&state, &heard(&state, (self.silent)(), is_all)) {
+            for change in self.changes(&state, &Heard::of(&state, (self.silent)(), is_all)) {
                 tracing::info!(kind = self.kind.0, ?change, "placed groups are to change");
                 if let Err(error) = self.carry_out(change).await {
                     tracing::warn!(kind = self.kind.0, error, "a change of placed groups was not made");
@@ -87,12 +87,6 @@ impl Assigner {
         };
         changed.map_err(|error| error.to_string())
     }
-}
-
-/// What is known of nodes.
-fn heard(state: &Snapshot, silent: BTreeSet<NodeId>, is_all: bool) -> Heard {
-    let nodes = state.nodes().map(|node| node.id).filter(|node| !silent.contains(node)).collect();
-    Heard { nodes, is_all, away: if is_all { silent } else { BTreeSet::new() } }
 }
 
 #[cfg(test)]

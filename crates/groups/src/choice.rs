@@ -18,6 +18,12 @@ pub struct Heard {
 }
 
 impl Heard {
+    /// `silent`: nodes that do not answer the manager's leader. `is_all`: it leads for long enough to know.
+    pub fn of(state: &Snapshot, silent: BTreeSet<NodeId>, is_all: bool) -> Heard {
+        let nodes = state.nodes().map(|node| node.id).filter(|node| !silent.contains(node)).collect();
+        Heard { nodes, is_all, away: if is_all { silent } else { BTreeSet::new() } }
+    }
+
     pub fn is_there(&self, node: &NodeId) -> bool {
         self.nodes.contains(node)
     }

@@ -1,4 +1,4 @@
-//! A volume's contents as its clients ask for them.
+//! A data partition as its clients ask for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,11 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use types::NodeId;
 
+use super::contents::Partition;
 use super::{AskLimits, Way};
 use crate::data::copies::ask::{Change, ChangeWhat, as_bytes};
 use crate::data::copies::record::Record;
-use crate::data::{DataError, DataPartition, DataRoom, Extents};
+use crate::data::{DataError, DataPartition, DataRoom, Extents, PartitionRoom};
 use crate::ids::ExtentId;
 
 /// How long a primary may take, and how long a question looks for one. A change that has not begun by then is not begun. The leases of locks count on the second: a change of
@@ -40,11 +41,11 @@ pub enum ContentAsk {
     Standing,
 }
 
-/// An answer, and the room that there is.
+/// An answer, and what the partition has room for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Carried {
     pub answer: Result<ContentAnswer, DataError>,
-    pub room: DataRoom,
+    pub room: PartitionRoom,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,7 +56,7 @@ pub enum ContentAnswer {
     Standing(Standing),
 }
 
-/// Where the copies of a volume are, as its group's leader says.
+/// Where the copies of a partition are, as its group's leader says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     pub record: Record,
@@ -64,23 +65,23 @@ pub struct Standing {
     pub is_serving: bool,
 }
 
-/// A way to the primary of a volume's contents.
+/// A way to the primary of a data partition.
 pub trait ContentDoor: Way<ContentAsk, Carried> {
     /// The room as the primary knows it, where that is in this process.
-    fn room_here(&self) -> Option<DataRoom> {
+    fn room_here(&self) -> Option<PartitionRoom> {
         None
     }
 }
 
-/// The contents of a volume, wherever the primary is.
+/// A data partition, wherever its primary is.
 pub struct ContentPartition<W> {
     inner: Arc<Inner<W>>,
 }
 
 struct Inner<W> {
     way: W,
-    /// As the last answer said, and when.
-    room: Mutex<(DataRoom, Option<Instant>)>,
+    /// As the last answer said, and when it was asked.
+    room: Mutex<(Option<PartitionRoom>, Option<Instant>)>,
     is_asking_room: AtomicBool,
 }
 
@@ -88,16 +89,16 @@ impl<W: ContentDoor> Inner<W> {
     async fn ask(&self, asked: ContentAsk) -> Result<ContentAnswer, DataError> {
         let carried = self.way.ask(asked, None).await;
         let carried = carried.map_err(|reason| {
-            DataError::Unavailable(format!("the contents of volume {} do not answer: {reason}", self.way.volume()))
+            DataError::Unavailable(format!("data partition {} does not answer: {reason}", self.way.number()))
         })?;
-        *self.room.lock() = (carried.room, Some(self.way.env().now()));
+        *self.room.lock() = (Some(carried.room), Some(self.way.env().now()));
         carried.answer
     }
 
-    async fn learn_room(&self) {
-        if let Err(error) = self.ask(ContentAsk::Room).await {
-            tracing::debug!(%error, "the room for a volume is not known yet");
-        }
+    /// Whether it has answered.
+    async fn learn_room(&self) -> bool {
+        let told = self.ask(ContentAsk::Room).await;
+        told.inspect_err(|error| tracing::debug!(%error, "the room of a data partition is not known yet")).is_ok()
     }
 }
 
@@ -110,15 +111,10 @@ impl<W: ContentDoor> ContentPartition<W> {
         self.inner.ask(ContentAsk::Change(Change { extent, what })).await.map(drop)
     }
 
-    /// Has the room known, so far as the primary answers.
-    pub async fn learn_room(&self) {
-        self.inner.learn_room().await;
-    }
-
-    /// Where the copies are.
-    pub async fn standing(&self) -> Result<Standing, DataError> {
+    /// Where the copies are, and what the partition has.
+    pub async fn standing(&self) -> Result<(Standing, PartitionRoom), DataError> {
         match self.inner.ask(ContentAsk::Standing).await? {
-            ContentAnswer::Standing(standing) => Ok(standing),
+            ContentAnswer::Standing(standing) => Ok((standing, self.inner.room.lock().0.clone().unwrap_or_default())),
             _ => Err(another_question()),
         }
     }
@@ -154,13 +150,20 @@ impl<W: ContentDoor> Extents for ContentPartition<W> {
         Box::pin(self.change(extent, ChangeWhat::Remove))
     }
 
-    /// What was heard last. Where that is old it is asked for, for the next time.
     fn room(&self) -> DataRoom {
+        self.state().unwrap_or_default().least()
+    }
+}
+
+impl<W: ContentDoor> Partition for ContentPartition<W> {
+    /// What was heard last. Where that is old it is asked for, for the next time.
+    fn state(&self) -> Option<PartitionRoom> {
         let Inner { way, room, is_asking_room } = &*self.inner;
-        if let Some(room) = way.room_here() {
-            return room;
+        let here = way.room_here();
+        if here.is_some() {
+            return here;
         }
-        let (room, at) = *room.lock();
+        let (room, at) = room.lock().clone();
         let is_old = at.is_none_or(|at| way.env().now().saturating_duration_since(at) >= ROOM_AGE);
         if is_old && !is_asking_room.swap(true, Ordering::AcqRel) {
             let inner = self.inner.clone();
@@ -170,6 +173,10 @@ impl<W: ContentDoor> Extents for ContentPartition<W> {
             });
         }
         room
+    }
+
+    fn learn(&self) -> BoxFuture<'_, bool> {
+        Box::pin(self.inner.learn_room())
     }
 }
 

@@ -13,13 +13,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::content::{self, Carried, ContentAsk, ContentDoor, ContentPartition};
+use super::contents::{Partition, Partitions, VolumeContents};
 use super::tree::{self, TreeAnswer, TreeAsk, TreePartition};
 use super::{AskLimits, Way};
 use crate::client::{Client, ClientError};
 
 /// Between two tries, when all nodes were tried.
 const REST: Duration = Duration::from_millis(100);
-/// How often it is asked which nodes there are.
+/// How often it is asked which nodes and data partitions there are.
 const NODES_AGE: Duration = Duration::from_secs(20);
 /// How long the first answer may take.
 const FIRST_LIMITS: AskLimits = AskLimits { each: Duration::from_secs(4), all: Duration::from_secs(12) };
@@ -28,7 +29,8 @@ const FIRST_LIMITS: AskLimits = AskLimits { each: Duration::from_secs(4), all: D
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum GuestAsk {
     Tree(TreeAsk),
-    Content(ContentAsk),
+    /// Of a data partition of the volume.
+    Content(u32, ContentAsk),
     Volume,
 }
 
@@ -38,6 +40,8 @@ pub struct GuestVolume {
     pub name: String,
     /// Of all nodes.
     pub addresses: Vec<String>,
+    /// Numbers of its data partitions.
+    pub partitions: Vec<u32>,
 }
 
 /// A guest's ways to the nodes.
@@ -47,6 +51,8 @@ pub struct Line {
     identity: Identity,
     volume: u32,
     nodes: Mutex<Nodes>,
+    /// As was told last.
+    partitions: Mutex<Vec<u32>>,
 }
 
 #[derive(Default)]
@@ -59,16 +65,22 @@ struct Nodes {
 impl Line {
     /// To the nodes at these addresses, of the volume whose key the identity is made of.
     pub fn new(env: &Env, network: Arc<dyn Network>, identity: Identity, volume: u32, addresses: &[String]) -> Arc<Line> {
-        let line = Line { env: env.clone(), network, identity, volume, nodes: Mutex::default() };
+        let line = Line { env: env.clone(), network, identity, volume, nodes: Mutex::default(), partitions: Mutex::default() };
         line.learn(addresses);
         Arc::new(line)
     }
 
     /// The volume, as the first node that answers says. From then on the nodes are asked for again, for as long as the line is used.
     pub async fn volume(self: &Arc<Line>) -> Result<GuestVolume, String> {
+        let told = self.ask_volume().await?;
+        self.env.spawn(keep_nodes(self.env.clone(), Arc::downgrade(self)));
+        Ok(told)
+    }
+
+    async fn ask_volume(&self) -> Result<GuestVolume, String> {
         let told: GuestVolume = self.ask(&GuestAsk::Volume, FIRST_LIMITS, None).await?;
         self.learn(&told.addresses);
-        self.env.spawn(keep_nodes(self.env.clone(), Arc::downgrade(self)));
+        self.partitions.lock().clone_from(&told.partitions);
         Ok(told)
     }
 
@@ -129,21 +141,20 @@ impl Line {
     }
 }
 
-/// Learns which nodes there are, for as long as the line is used.
+/// Learns which nodes and data partitions there are, for as long as the line is used.
 async fn keep_nodes(env: Env, line: Weak<Line>) {
     loop {
         env.sleep(NODES_AGE).await;
         let Some(line) = line.upgrade() else { return };
-        match line.ask::<GuestVolume>(&GuestAsk::Volume, FIRST_LIMITS, None).await {
-            Ok(told) => line.learn(&told.addresses),
-            Err(reason) => tracing::warn!(reason, "no node answers this mount"),
+        if let Err(reason) = line.ask_volume().await {
+            tracing::warn!(reason, "no node answers this mount");
         }
     }
 }
 
 /// Begins a session at the volume, which ends with this process.
 pub async fn client(line: &Arc<Line>) -> Result<Arc<Client>, ClientError> {
-    let content = ContentPartition::new(GuestContent(line.clone()));
+    let content = VolumeContents::new(&line.env, GuestPartitions(line.clone()));
     content.learn_room().await;
     Client::connect(Arc::new(TreePartition(GuestTree(line.clone()))), Arc::new(content), line.env.clone()).await
 }
@@ -155,7 +166,7 @@ impl Way<TreeAsk, TreeAnswer> for GuestTree {
         self.0.ask(&GuestAsk::Tree(asked), tree::LIMITS, until).await
     }
 
-    fn volume(&self) -> u32 {
+    fn number(&self) -> u32 {
         self.0.volume
     }
 
@@ -164,19 +175,34 @@ impl Way<TreeAsk, TreeAnswer> for GuestTree {
     }
 }
 
-struct GuestContent(Arc<Line>);
+struct GuestPartitions(Arc<Line>);
+
+impl Partitions for GuestPartitions {
+    fn numbers(&self) -> Vec<u32> {
+        self.0.partitions.lock().clone()
+    }
+
+    fn open(&self, number: u32) -> Arc<dyn Partition> {
+        Arc::new(ContentPartition::new(GuestContent { line: self.0.clone(), number }))
+    }
+}
+
+struct GuestContent {
+    line: Arc<Line>,
+    number: u32,
+}
 
 impl Way<ContentAsk, Carried> for GuestContent {
     async fn ask(&self, asked: ContentAsk, until: Option<Instant>) -> Result<Carried, String> {
-        self.0.ask(&GuestAsk::Content(asked), content::LIMITS, until).await
+        self.line.ask(&GuestAsk::Content(self.number, asked), content::LIMITS, until).await
     }
 
-    fn volume(&self) -> u32 {
-        self.0.volume
+    fn number(&self) -> u32 {
+        self.number
     }
 
     fn env(&self) -> &Env {
-        &self.0.env
+        &self.line.env
     }
 }
 

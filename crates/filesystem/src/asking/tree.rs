@@ -30,7 +30,7 @@ pub struct TreePartition<W>(pub W);
 impl<W: Way<TreeAsk, TreeAnswer>> TreePartition<W> {
     async fn ask(&self, asked: TreeAsk) -> Result<TreeAnswer, MetaCallError> {
         let unavailable =
-            |reason| MetaCallError::Unavailable(format!("the tree of volume {} does not answer: {reason}", self.0.volume()));
+            |reason| MetaCallError::Unavailable(format!("the tree of volume {} does not answer: {reason}", self.0.number()));
         self.0.ask(asked, None).await.map_err(unavailable)
     }
 }

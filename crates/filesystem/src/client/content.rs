@@ -293,45 +293,42 @@ impl Client {
         let mut keys = Vec::new();
         open.iter_mut().for_each(|open| open.file_was_cut(inode.cuts));
         for run in runs {
-            let content = filling.run(range, run);
-            // An extent that takes nothing more is given up; a new one is tried once.
-            let placed = match self.append_to(inode, open, run, content.clone()).await {
-                Err(ClientError::Data(error)) if seals(&error) && open.take().is_some() => {
-                    self.append_to(inode, open, run, content).await
-                }
-                other => other,
-            };
-            if placed.is_err() {
-                *open = None;
-            }
-            add_key(&mut keys, placed?);
+            add_key(&mut keys, self.append_run(inode, open, run, &filling.run(range, run)).await?);
         }
         Ok(keys)
     }
 
-    async fn append_to(
+    /// Appends to the extent that the file grows in, and where that takes nothing more, to a new one. One that has no room, or does not answer, is
+    /// followed by one of another data partition. What it may have taken has no key.
+    async fn append_run(
         &self,
         inode: &Attributes,
         open: &mut Option<OpenExtent>,
         run: &Range<u64>,
-        content: Bytes,
+        content: &Bytes,
     ) -> Result<ExtentKey, ClientError> {
         let len = run.end - run.start;
-        let found = open.and_then(|extent| extent.place(run.start, len).map(|at| (extent, at)));
-        let (mut extent, at) = match found {
-            Some((extent, at)) => {
-                self.data.append(extent.id, extent.len, padded((at - extent.len) as usize, content, 0)).await?;
-                (extent, at)
+        let (mut refused, mut outcome) = (Vec::new(), Ok(()));
+        if let Some((mut extent, at)) = open.take().and_then(|extent| extent.place(run.start, len).map(|at| (extent, at))) {
+            let content = padded((at - extent.len) as usize, content.clone(), 0);
+            outcome = self.data.append(extent.id, extent.len, content).await;
+            match &outcome {
+                Ok(()) => {
+                    extent.grew(at + len);
+                    *open = Some(extent);
+                    return Ok(ExtentKey { file_offset: run.start, extent: extent.id, extent_offset: at, len });
+                }
+                Err(error) if !seals(error) => refused.push(extent.id.partition),
+                Err(_) => {}
             }
-            None => {
-                let at = run.start % BLOCK_BYTES;
-                let id = self.data.create(padded(at as usize, content, 0)).await?;
-                (OpenExtent::new(id, inode.cuts), at)
-            }
-        };
+        }
+        let at = run.start % BLOCK_BYTES;
+        let made = self.data.create_beside(&refused, padded(at as usize, content.clone(), 0)).await;
+        let id = made.unwrap_or_else(|| Err(outcome.err().unwrap_or(DataError::Full)))?;
+        let mut extent = OpenExtent::new(id, inode.cuts);
         extent.grew(at + len);
         *open = Some(extent);
-        Ok(ExtentKey { file_offset: run.start, extent: extent.id, extent_offset: at, len })
+        Ok(ExtentKey { file_offset: run.start, extent: id, extent_offset: at, len })
     }
 }
 
@@ -361,7 +358,7 @@ fn padded(before: usize, content: Bytes, after: usize) -> Bytes {
     bytes.freeze()
 }
 
-/// Whether another extent may take what this one did not.
+/// Whether another extent of the same data partition may take what this one did not.
 fn seals(error: &DataError) -> bool {
     match error {
         DataError::NoExtent(_)

@@ -36,7 +36,7 @@ use bytes::Bytes;
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Extents};
+use super::{DataError, Extents, PartitionUse};
 use crate::ids::ExtentId;
 
 /// The extents of one device, as a copy needs them. Each change may be sent again: the second has no further effect.
@@ -52,6 +52,9 @@ pub trait CopyStore: Extents {
 
     /// Up to `most` extents of a partition in the order of their ids, those behind one if it is given. None has term 0 and number 0.
     fn list(&self, partition: u32, after: Option<ExtentId>, most: usize) -> Vec<ExtentId>;
+
+    /// What it has of a partition.
+    fn used(&self, partition: u32) -> PartitionUse;
 
     /// Whether it takes no writes now: one has failed, or its disk hangs.
     fn is_stuck(&self) -> bool;

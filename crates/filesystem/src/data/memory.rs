@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use net::BoxFuture;
 use parking_lot::Mutex;
+use types::DeviceId;
 
 use super::copies::{self, BlockSum, ExtentSums};
-use super::{DataError, DataPartition, DataRoom, Extents};
+use super::{DataError, DataPartition, DataRoom, Extents, PartitionRoom, PartitionUse};
+use crate::asking::contents::Partition;
 use crate::ids::{BLOCK_BYTES, ExtentId};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -15,6 +17,7 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// Extents in memory, with a bound of their space.
 #[derive(Debug)]
 pub struct MemoryPartition {
+    number: u32,
     state: Mutex<State>,
 }
 
@@ -25,6 +28,7 @@ struct State {
     next: u64,
     extents: BTreeMap<ExtentId, Extent>,
     failure: Option<DataError>,
+    is_open: bool,
 }
 
 /// None stands for a block that was given back.
@@ -37,14 +41,25 @@ struct Extent {
 impl MemoryPartition {
     /// An empty partition with room for so many bytes, in whole blocks.
     pub fn new(capacity_bytes: u64) -> Self {
+        MemoryPartition::numbered(0, capacity_bytes)
+    }
+
+    /// The same, with a number in the ids of its extents.
+    pub fn numbered(number: u32, capacity_bytes: u64) -> Self {
         let state = State {
             capacity_blocks: capacity_bytes / BLOCK_BYTES,
             used_blocks: 0,
             next: 1,
             extents: BTreeMap::new(),
             failure: None,
+            is_open: true,
         };
-        MemoryPartition { state: Mutex::new(state) }
+        MemoryPartition { number, state: Mutex::new(state) }
+    }
+
+    /// Whether it is below its thresholds, as it says.
+    pub fn set_open(&self, is_open: bool) {
+        self.state.lock().is_open = is_open;
     }
 
     /// From now on every request fails with this error; None ends it.
@@ -69,8 +84,8 @@ impl State {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    fn create(&mut self, data: &[u8]) -> Result<ExtentId, DataError> {
-        let id = ExtentId { partition: 0, term: 1, number: self.next };
+    fn create(&mut self, partition: u32, data: &[u8]) -> Result<ExtentId, DataError> {
+        let id = ExtentId { partition, term: 1, number: self.next };
         self.next += 1;
         self.create_as(id, data)?;
         Ok(id)
@@ -225,6 +240,16 @@ impl copies::CopyStore for MemoryPartition {
         behind.map(|(id, _)| *id).take_while(|id| id.partition == partition).take(most).collect()
     }
 
+    fn used(&self, partition: u32) -> PartitionUse {
+        let state = self.state.lock();
+        let mut used = PartitionUse::default();
+        for (_, extent) in state.extents.iter().filter(|(id, _)| id.partition == partition) {
+            used.extents += 1;
+            used.bytes += extent.blocks.iter().flatten().count() as u64 * BLOCK_BYTES;
+        }
+        used
+    }
+
     fn is_stuck(&self) -> bool {
         false
     }
@@ -256,9 +281,21 @@ impl Extents for MemoryPartition {
     }
 }
 
+impl Partition for MemoryPartition {
+    /// On a device of its own, with its number.
+    fn state(&self) -> Option<PartitionRoom> {
+        let (used, is_open) = (copies::CopyStore::used(self, self.number), self.state.lock().is_open);
+        Some(PartitionRoom { is_open, used, devices: vec![(DeviceId(self.number), self.room())] })
+    }
+
+    fn learn(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async { self.state.lock().check().is_ok() })
+    }
+}
+
 impl DataPartition for MemoryPartition {
     fn create(&self, data: Bytes) -> BoxFuture<'_, Result<ExtentId, DataError>> {
-        Box::pin(async move { self.state.lock().create(&data) })
+        Box::pin(async move { self.state.lock().create(self.number, &data) })
     }
 }
 

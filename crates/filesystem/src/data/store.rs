@@ -64,7 +64,7 @@ use self::superblock::Superblock;
 use self::table::Table;
 use super::copies::{self, BlockSum, ExtentSums};
 use super::latches::Latches;
-use super::{DataError, DataPartition, DataRoom, Extents};
+use super::{DataError, DataPartition, DataRoom, Extents, PartitionUse};
 use crate::ids::ExtentId;
 use wal::Settling;
 
@@ -277,6 +277,10 @@ impl copies::CopyStore for ExtentStore {
         let state = self.inner.state.lock();
         let behind = state.table.extents().range((std::ops::Bound::Excluded(first), std::ops::Bound::Unbounded));
         behind.map(|(id, _)| *id).take_while(|id| id.partition == partition).take(most).collect()
+    }
+
+    fn used(&self, partition: u32) -> PartitionUse {
+        self.inner.state.lock().table.used(partition)
     }
 
     fn is_stuck(&self) -> bool {

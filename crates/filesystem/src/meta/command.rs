@@ -128,8 +128,9 @@ pub enum Command {
     LoseLocks {
         session: MetaSession,
     },
-    /// What was freed up to this number is free.
+    /// What was freed of a data partition up to this number is free.
     ConfirmFreed {
+        partition: u32,
         up_to: u64,
     },
     /// What the volume may have: bytes of contents, and inodes.

@@ -143,8 +143,8 @@ impl Machine {
                 self.sessions.lose_locks(*session);
                 Ok(Done::Done)
             }
-            Command::ConfirmFreed { up_to } => {
-                self.freed.confirm(*up_to);
+            Command::ConfirmFreed { partition, up_to } => {
+                self.freed.confirm(*partition, *up_to);
                 Ok(Done::Done)
             }
             Command::SetQuota { bytes, inodes } => {

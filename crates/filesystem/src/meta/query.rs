@@ -59,8 +59,9 @@ pub enum Query {
         session: MetaSession,
         lock: Lock,
     },
-    /// The first ranges that are to be freed, of those behind a number.
+    /// The first ranges that are to be given back to a data partition, of those behind a number.
     Freed {
+        partition: u32,
         after: u64,
         most: u32,
     },
@@ -113,10 +114,10 @@ pub struct Usage {
     pub quota_inodes: Option<u64>,
 }
 
-/// What is to be given back to the data partition.
+/// What is to be given back to a data partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freed {
-    /// Ascends.
+    /// Ascends in the list of a partition.
     pub number: u64,
     pub what: FreedPiece,
 }
@@ -127,4 +128,12 @@ pub enum FreedPiece {
     Extent(ExtentId),
     /// A range in bytes.
     Range { extent: ExtentId, offset: u64, len: u64 },
+}
+
+impl FreedPiece {
+    pub fn extent(&self) -> ExtentId {
+        match self {
+            FreedPiece::Extent(extent) | FreedPiece::Range { extent, .. } => *extent,
+        }
+    }
 }

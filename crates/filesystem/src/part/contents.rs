@@ -1,4 +1,4 @@
-//! Contents of volumes: the placed groups that this node is a member of, its copies, and the way to the primary of each (docs/rfd/0028).
+//! Data partitions: the placed groups that this node is a member of, its copies, and the way to the primary of each (docs/rfd/0028, docs/rfd/0030).
 //!
 //! ```text
 //!   a client ─► ContentWay ─► the group's leader ─► Reign: the primary ─┬─► Keeper: its own copy ─┐
@@ -17,25 +17,25 @@ mod way;
 
 use std::sync::Arc;
 
+pub use collector::Collector;
+pub use copying::{CopyService, NodeContents};
 use futures_util::future::join_all;
 use groups::limits::{HAND_OVER_LOOK, HAND_OVER_PATIENCE};
 use groups::{Host, Named};
-use manager::{GroupKey, GroupKind};
-use net::{BoxFuture, ServiceTag};
-use subsystem::Surroundings;
-use types::FileVolumeId;
-
-pub use collector::Collector;
-pub use copying::CopyService;
+use manager::FilePartitionId;
 pub use member::ContentMember;
+use net::{BoxFuture, ServiceTag};
 pub use stores::Stores;
+use subsystem::Surroundings;
 pub use way::{ContentService, ContentWay};
 
 use super::leader::Search;
 use crate::asking::content;
+use crate::data::PartitionRoom;
+use crate::data::copies::record::Record;
 use member::ContentKind;
 
-/// This node's part in the contents of all volumes.
+/// This node's part in all data partitions.
 pub struct Contents {
     around: Surroundings,
     stores: Arc<Stores>,
@@ -88,28 +88,32 @@ impl Contents {
         self.host.all()
     }
 
-    pub fn member(&self, volume: FileVolumeId) -> Option<Arc<ContentMember>> {
-        self.host.get(volume.0)
+    pub fn member(&self, partition: FilePartitionId) -> Option<Arc<ContentMember>> {
+        self.host.get(partition.0)
     }
 
-    /// How many volumes this node is the primary of.
-    pub fn led(&self) -> usize {
-        self.host.all().iter().filter(|member| member.reign().is_some()).count()
-    }
-
-    /// Copies of those volumes that are not in sync.
-    pub fn copies_out(&self) -> usize {
-        let out = |member: &Arc<ContentMember>| {
-            let record = member.reign()?.record();
-            Some(record.copies.len() - record.in_sync.len())
+    /// What each partition has and has room for that this node is the primary of.
+    pub fn led(&self) -> Vec<(FilePartitionId, Record, PartitionRoom)> {
+        let led = |member: &Arc<ContentMember>| {
+            let reign = member.reign()?;
+            Some((member.partition(), reign.record(), member.room(&reign)))
         };
-        self.host.all().iter().filter_map(out).sum()
+        self.host.all().iter().filter_map(led).collect()
     }
 
-    /// The contents of a volume, wherever the primary is.
-    pub fn way(&self, volume: FileVolumeId) -> ContentWay {
-        let key = GroupKey { kind: GroupKind::FILE_CONTENTS, number: volume.0 };
-        let search = Search::new(&self.around, key, ServiceTag::FILE_CONTENTS, content::LIMITS);
+    /// Those of them that are beyond their thresholds.
+    pub fn closed(&self) -> usize {
+        self.led().iter().filter(|(_, _, room)| !room.is_open).count()
+    }
+
+    /// Copies of those that are not in sync.
+    pub fn copies_out(&self) -> usize {
+        self.led().iter().map(|(_, record, _)| record.copies.len() - record.in_sync.len()).sum()
+    }
+
+    /// A partition, wherever its primary is.
+    pub fn way(&self, partition: FilePartitionId) -> ContentWay {
+        let search = Search::new(&self.around, partition.group(), ServiceTag::FILE_CONTENTS, content::LIMITS);
         ContentWay::new(search, self.host.clone())
     }
 }

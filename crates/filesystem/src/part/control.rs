@@ -9,9 +9,10 @@ use subsystem::Surroundings;
 use types::{DeviceId, NodeId};
 
 use super::mounts::Mounts;
-use super::volumes::Volumes;
+use super::volumes::{PartitionStanding, Volumes};
 use crate::asking::content::Standing;
-use crate::protocol::{Ask, CopyInfo, CopyState, Told, VolumeInfo, VolumeUsage};
+use crate::data::PartitionRoom;
+use crate::protocol::{Ask, CopyInfo, CopyState, PartitionHas, PartitionInfo, PartitionState, Told, VolumeInfo, VolumeUsage};
 
 /// The service.
 #[derive(Clone)]
@@ -72,16 +73,16 @@ impl Control {
     }
 
     async fn info(&self, state: &Snapshot, volume: &Arc<FileVolumeRecord>) -> VolumeInfo {
-        let copies = match volume.is_removing {
-            true => None,
-            false => self.volumes.standing(volume.id).await.map(|standing| copies(state, &standing)),
+        let standings = match volume.is_removing {
+            true => Vec::new(),
+            false => self.volumes.standings(volume.id).await,
         };
         VolumeInfo {
             id: volume.id.0,
             name: volume.name.clone(),
             created_ms: volume.created_ms,
             quota: volume.quota,
-            copies,
+            partitions: standings.iter().map(|standing| partition(state, standing)).collect(),
             is_removing: volume.is_removing,
             usage: match volume.is_removing {
                 true => None,
@@ -100,6 +101,18 @@ impl Control {
         self.around.manager.remove_file_volume(record.id).await.map_err(text)?;
         Ok(())
     }
+}
+
+fn partition(state: &Snapshot, (id, told): &PartitionStanding) -> PartitionInfo {
+    let state_of = |(standing, room): &(Standing, PartitionRoom)| PartitionState {
+        copies: copies(state, standing),
+        has: standing.primary.map(|_| PartitionHas {
+            bytes: room.used.bytes,
+            extents: room.used.extents,
+            is_open: room.is_open,
+        }),
+    };
+    PartitionInfo { id: id.0, state: told.as_ref().map(state_of) }
 }
 
 /// Where the copies are, as a person is told.

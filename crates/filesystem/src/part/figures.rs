@@ -38,10 +38,12 @@ pub fn of(contents: &Arc<Contents>, trees: &Arc<Trees>) -> Vec<Figure> {
         let bytes = move || counted.usage().content_bytes as f64;
         figures.push(Figure::gauge("trilith_file_content_bytes", help, bytes).with("device", device));
     }
-    let (led, out) = (contents.clone(), contents.clone());
-    let help = "Volumes whose contents this node serves as their primary";
-    figures.push(Figure::gauge("trilith_file_led_contents", help, move || led.led() as f64));
-    let help = "Copies of those volumes' contents that are not in sync";
+    let (led, closed, out) = (contents.clone(), contents.clone(), contents.clone());
+    let help = "Data partitions of volumes that this node serves as their primary";
+    figures.push(Figure::gauge("trilith_file_led_contents", help, move || led.led().len() as f64));
+    let help = "Those of them that take no new extents: space is low, or they have many";
+    figures.push(Figure::gauge("trilith_file_closed_contents", help, move || closed.closed() as f64));
+    let help = "Copies of those data partitions that are not in sync";
     figures.push(Figure::gauge("trilith_file_copies_out", help, move || out.copies_out() as f64));
     let led = trees.clone();
     figures

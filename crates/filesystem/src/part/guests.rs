@@ -1,17 +1,21 @@
 //! Answers guests of a volume: the node asks the leaders for them, and for nothing but their volume.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use manager::{FileVolumeRecord, Snapshot};
+use env::Instant;
+use manager::{FilePartitionId, FileVolumeRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
+use parking_lot::Mutex;
 use serde::Serialize;
 use subsystem::Surroundings;
 use types::FileVolumeId;
 
-use super::contents::ContentWay;
+use super::contents::{ContentWay, Contents};
 use super::trees::TreeWay;
 use crate::asking::Way;
+use crate::asking::content::{Carried, ContentAsk};
 use crate::asking::guest::{GuestAsk, GuestVolume};
 
 /// What the guests of one volume can call.
@@ -19,7 +23,9 @@ pub struct GuestService {
     pub around: Surroundings,
     pub volume: FileVolumeId,
     pub tree: TreeWay,
-    pub contents: ContentWay,
+    pub contents: Arc<Contents>,
+    /// To the partitions of the volume that were asked for.
+    pub ways: Mutex<BTreeMap<FilePartitionId, Arc<ContentWay>>>,
 }
 
 impl GuestService {
@@ -27,6 +33,24 @@ impl GuestService {
     fn record<'a>(&self, state: &'a Snapshot) -> Result<&'a Arc<FileVolumeRecord>, String> {
         let record = state.file_volume(self.volume).filter(|record| !record.is_removing);
         record.ok_or_else(|| format!("volume {} was removed", self.volume))
+    }
+
+    /// A guest is let to the partitions of its volume alone.
+    async fn ask_content(
+        &self,
+        record: &FileVolumeRecord,
+        partition: FilePartitionId,
+        ask: ContentAsk,
+        until: Option<Instant>,
+    ) -> Result<Carried, String> {
+        if record.partition(partition).is_none() {
+            return Err(format!("the volume has no data partition {}", partition.0));
+        }
+        let way = {
+            let mut ways = self.ways.lock();
+            ways.entry(partition).or_insert_with(|| Arc::new(self.contents.way(partition))).clone()
+        };
+        way.ask(ask, until).await
     }
 }
 
@@ -39,10 +63,13 @@ impl Service for GuestService {
             match (record, ask) {
                 (Err(reason), _) => answer(&Err::<(), String>(reason)),
                 (Ok(_), GuestAsk::Tree(ask)) => answer(&self.tree.ask(ask, until).await),
-                (Ok(_), GuestAsk::Content(ask)) => answer(&self.contents.ask(ask, until).await),
+                (Ok(record), GuestAsk::Content(number, ask)) => {
+                    answer(&self.ask_content(record, FilePartitionId(number), ask, until).await)
+                }
                 (Ok(record), GuestAsk::Volume) => {
                     let addresses = state.nodes().map(|node| node.address.clone()).collect();
-                    answer(&Ok::<_, String>(GuestVolume { name: record.name.clone(), addresses }))
+                    let partitions = record.partitions.iter().map(|partition| partition.id.0).collect();
+                    answer(&Ok::<_, String>(GuestVolume { name: record.name.clone(), addresses, partitions }))
                 }
             }
         })

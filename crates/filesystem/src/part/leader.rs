@@ -49,7 +49,7 @@ impl Search {
         &self.around.env
     }
 
-    /// The number of the group, which is that of its volume.
+    /// The number of the group.
     pub fn number(&self) -> u32 {
         self.key.number
     }

@@ -1,5 +1,7 @@
 //! Whether files would be lost with devices.
 
+use std::collections::BTreeSet;
+
 use subsystem::Loss;
 use types::FileVolumeId;
 
@@ -11,15 +13,16 @@ enum Lost {
     Nothing,
     /// All copies that are in sync.
     Contents,
-    /// Its group does not say where they are.
+    /// A group of it does not say where they are.
     Unknown,
 }
 
-/// Refuses the loss of devices where volumes have their last copies, or may have them.
+/// Refuses the loss of devices where data partitions, each with the name of its volume, have their last copies, or may have them.
 pub fn refuse(volumes: &[(String, Option<Standing>)], loss: &Loss) -> Result<(), String> {
     let are = |lost: Lost| {
         let names = volumes.iter().filter(|(_, standing)| lost_of(standing.as_ref(), loss) == lost);
-        names.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+        let names: BTreeSet<&str> = names.map(|(name, _)| name.as_str()).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
     };
     let (contents, unknown) = (are(Lost::Contents), are(Lost::Unknown));
     if !contents.is_empty() {
@@ -40,7 +43,7 @@ pub fn refuse(volumes: &[(String, Option<Standing>)], loss: &Loss) -> Result<(),
 fn lost_of(standing: Option<&Standing>, loss: &Loss) -> Lost {
     let Some(Standing { record, .. }) = standing else { return Lost::Unknown };
     let mut in_sync = record.in_sync.iter().filter_map(|node| record.copies.get(node));
-    // A volume without a copy has nothing yet.
+    // A partition without a copy has nothing yet.
     match record.copies.is_empty() || in_sync.any(|device| !loss.devices.contains(device)) {
         true => Lost::Nothing,
         false => Lost::Contents,
@@ -55,7 +58,7 @@ pub fn asked(state: &manager::Snapshot) -> Vec<(FileVolumeId, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use types::{DeviceId, NodeId};
 
@@ -83,6 +86,8 @@ mod tests {
         assert_eq!(of(standing(&[(1, 10)], &[1]), &[11]), Lost::Nothing);
         assert_eq!(of(standing(&[], &[]), &[11]), Lost::Nothing);
         assert_eq!(of(None, &[11]), Lost::Unknown);
+        let twice = [("home".to_owned(), standing(&[(1, 10)], &[1])), ("home".to_owned(), standing(&[(2, 10)], &[2]))];
+        assert!(refuse(&twice, &loss(&[10])).unwrap_err().contains("alone: home."), "two partitions of one volume");
         let refused = |standing| refuse(&[("home".to_owned(), standing)], &loss(&[10])).unwrap_err();
         assert!(refused(standing(&[(1, 10)], &[1])).contains("are on node a alone: home."));
         assert!(refused(None).contains("do not say now"));

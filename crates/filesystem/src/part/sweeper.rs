@@ -1,5 +1,10 @@
 //! Work that the leader of a tree does: gives back what was freed, keeps the quota as the manager says, and removes volumes.
 //!
+//! ```text
+//!   tree ─┬─ list of one data partition ─► given back ─► confirmed
+//!         └─ list of another ────────────► given back ─► confirmed        each at its own pace: one that is away holds up nothing else
+//! ```
+//!
 //! A range is given back, then confirmed. What was given back and not confirmed is given back again by the next leader, which has no effect.
 
 mod tried;
@@ -8,8 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use manager::FileVolumeRecord;
+use env::Instant;
+use futures_util::StreamExt;
+use futures_util::future::{join, join_all};
+use futures_util::stream::FuturesUnordered;
+use manager::{FilePartitionId, FileVolumeRecord, Snapshot};
 use subsystem::Surroundings;
 use tried::Tried;
 use types::FileVolumeId;
@@ -17,7 +25,6 @@ use types::FileVolumeId;
 use super::contents::Contents;
 use super::trees::{TreeMember, Trees};
 use crate::asking::content::ContentPartition;
-use crate::data::DataPartition;
 use crate::meta::{Command, Found, MetaSession, Query};
 
 /// Between two rounds where there was nothing to do.
@@ -32,64 +39,108 @@ pub struct Sweeper {
     pub contents: Arc<Contents>,
 }
 
+/// How far the list of one partition is, while this node leads the tree.
+struct List {
+    tried: Tried,
+    /// It is tried again then. None: it is being given back.
+    again_at: Option<Instant>,
+}
+
+/// What became of a list.
+struct Swept {
+    at: (FileVolumeId, u32),
+    tried: Tried,
+    has_worked: bool,
+}
+
 impl Sweeper {
     /// For as long as the node lives.
     pub async fn run(self) {
-        let mut tried: BTreeMap<FileVolumeId, Tried> = BTreeMap::new();
-        let this = &self;
+        join(self.keep_trees(), self.give_back_all()).await;
+    }
+
+    async fn keep_trees(&self) {
         loop {
             let state = self.around.manager.snapshot();
-            let state = &state;
-            let mut sweeps = Vec::new();
-            for member in self.trees.all() {
-                let Some(volume) = state.file_volume(member.volume()).filter(|_| member.leads()) else { continue };
-                let mut own = tried.remove(&volume.id).unwrap_or_default();
-                sweeps.push(async move {
-                    let worked = this.sweep(&member, volume, &mut own).await;
-                    let worked = worked.unwrap_or_else(|reason| {
-                        tracing::debug!(volume = volume.name, reason, "the tree of a volume is not swept now");
-                        false
-                    });
-                    (volume.id, own, worked)
-                });
-            }
-            // Those that this node does not lead any more are forgotten: another leader goes on with them.
-            tried.clear();
-            let mut has_worked = false;
-            for (volume, own, worked) in join_all(sweeps).await {
-                has_worked |= worked;
-                tried.insert(volume, own);
-            }
-            if !has_worked {
-                self.around.env.sleep(REST).await;
-            }
+            join_all(self.led(&state).map(|(member, volume)| async move {
+                if let Err(reason) = self.keep_tree(&member, volume).await {
+                    tracing::debug!(volume = volume.name, reason, "the tree of a volume is not as it is to be");
+                }
+            }))
+            .await;
+            self.around.env.sleep(REST).await;
         }
     }
 
-    /// Whether there was something to give back.
-    async fn sweep(&self, member: &TreeMember, volume: &FileVolumeRecord, tried: &mut Tried) -> Result<bool, String> {
+    /// The trees that this node leads, with their volumes.
+    fn led<'a>(&self, state: &'a Snapshot) -> impl Iterator<Item = (Arc<TreeMember>, &'a Arc<FileVolumeRecord>)> + use<'a> {
+        let led = self.trees.all().into_iter().filter(|member| member.leads());
+        led.filter_map(|member| state.file_volume(member.volume()).map(|volume| (member, volume)))
+    }
+
+    async fn keep_tree(&self, member: &TreeMember, volume: &FileVolumeRecord) -> Result<(), String> {
         let usage = member.look(|machine| machine.usage());
         if (usage.quota_bytes, usage.quota_inodes) != (volume.quota.bytes, volume.quota.inodes) {
             let command = Command::SetQuota { bytes: volume.quota.bytes, inodes: volume.quota.inodes };
             member.order(MetaSession::LEADER, command).await?;
         }
-        if volume.is_removing {
-            return self.remove(member, volume).await.map(|()| true);
-        }
-        self.give_back(member, &ContentPartition::new(self.contents.way(volume.id)), tried).await
+        if volume.is_removing { self.remove(member, volume).await } else { Ok(()) }
     }
 
-    async fn give_back(&self, member: &TreeMember, partition: &dyn DataPartition, tried: &mut Tried) -> Result<bool, String> {
-        let found = member.look(|machine| machine.query(&Query::Freed { after: tried.up_to(), most: BATCH }));
+    async fn give_back_all(&self) {
+        let env = &self.around.env;
+        let mut lists: BTreeMap<(FileVolumeId, u32), List> = BTreeMap::new();
+        let mut sweeps = FuturesUnordered::new();
+        loop {
+            let mut present = BTreeMap::new();
+            for (member, volume) in self.led(&self.around.manager.snapshot()).filter(|(_, volume)| !volume.is_removing) {
+                for partition in member.look(|machine| machine.freed_partitions()) {
+                    present.insert((volume.id, partition), member.clone());
+                }
+            }
+            // Lists of trees that another node leads by now are forgotten: that one goes on with them.
+            lists.retain(|at, list| present.contains_key(at) || list.again_at.is_none());
+            for (at, member) in present {
+                let list = lists.entry(at).or_insert_with(|| List { tried: Tried::default(), again_at: Some(env.now()) });
+                if list.again_at.is_some_and(|at| at <= env.now()) {
+                    list.again_at = None;
+                    sweeps.push(self.sweep(member, at, std::mem::take(&mut list.tried)));
+                }
+            }
+            tokio::select! {
+                biased;
+                Some(Swept { at, tried, has_worked }) = sweeps.next() => {
+                    let again_at = if has_worked { env.now() } else { env.now() + REST };
+                    lists.insert(at, List { tried, again_at: Some(again_at) });
+                }
+                () = env.sleep(REST) => {}
+            }
+        }
+    }
+
+    async fn sweep(&self, member: Arc<TreeMember>, at: (FileVolumeId, u32), mut tried: Tried) -> Swept {
+        let given_back = self.give_back(&member, at.1, &mut tried).await;
+        let has_worked = given_back.unwrap_or_else(|reason| {
+            tracing::debug!(volume = at.0.0, partition = at.1, reason, "what was freed is not given back now");
+            false
+        });
+        Swept { at, tried, has_worked }
+    }
+
+    /// Whether something was given back.
+    async fn give_back(&self, member: &TreeMember, number: u32, tried: &mut Tried) -> Result<bool, String> {
+        let found =
+            member.look(|machine| machine.query(&Query::Freed { partition: number, after: tried.up_to(), most: BATCH }));
         let Ok(Found::Freed(freed)) = found else { return Ok(false) };
         if freed.is_empty() && tried.is_done() {
             return Ok(false);
         }
         // Only what the leader is sure of: a member that was overtaken may have freed what the others have not.
         member.read(|_| ()).await.map_err(|_| "this node does not lead it any more".to_owned())?;
-        let has_worked = tried.give_back(&self.around.env, partition, freed).await;
+        let partition = ContentPartition::new(self.contents.way(FilePartitionId(number)));
+        let has_worked = tried.give_back(&self.around.env, &partition, freed).await;
         if let Some(up_to) = tried.to_confirm() {
-            member.order(MetaSession::LEADER, Command::ConfirmFreed { up_to }).await?;
+            member.order(MetaSession::LEADER, Command::ConfirmFreed { partition: number, up_to }).await?;
             tried.confirmed(up_to);
         }
         Ok(has_worked)

@@ -236,7 +236,7 @@ pub struct TreeWay {
 impl Way<TreeAsk, TreeAnswer> for TreeWay {
     async fn ask(&self, asked: TreeAsk, until: Option<Instant>) -> Result<TreeAnswer, String> {
         let here = || async {
-            match self.host.get(self.volume()) {
+            match self.host.get(self.number()) {
                 Some(member) => Some(answer_here(&member, &asked).await),
                 None => None,
             }
@@ -244,7 +244,7 @@ impl Way<TreeAsk, TreeAnswer> for TreeWay {
         self.search.ask(&asked, until, here).await
     }
 
-    fn volume(&self) -> u32 {
+    fn number(&self) -> u32 {
         self.search.number()
     }
 

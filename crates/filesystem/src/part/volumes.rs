@@ -4,16 +4,18 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use manager::{FileQuota, FileVolumeRecord};
+use futures_util::future::join_all;
+use manager::{FilePartitionId, FileQuota, FileVolumeRecord, Manager};
 use subsystem::Surroundings;
 use types::FileVolumeId;
 
-use super::contents::ContentWay;
 use super::contents::Contents;
 use super::trees::{TreeWay, Trees};
 use crate::asking::content::{ContentPartition, Standing};
+use crate::asking::contents::{Partition, Partitions, VolumeContents};
 use crate::asking::tree::TreePartition;
 use crate::client::Client;
+use crate::data::PartitionRoom;
 use crate::meta::{Found, MetaPartition, Query, Usage};
 
 /// How long a new volume waits for its tree.
@@ -24,7 +26,10 @@ const TREE_LOOK: Duration = Duration::from_millis(50);
 const USAGE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a client of a volume uses.
-type Partitions = (Arc<TreePartition<TreeWay>>, Arc<ContentPartition<ContentWay>>);
+type Used = (Arc<TreePartition<TreeWay>>, Arc<VolumeContents<NodePartitions>>);
+
+/// A data partition, and what it says of itself; none if it does not answer.
+pub type PartitionStanding = (FilePartitionId, Option<(Standing, PartitionRoom)>);
 
 /// Ways to volumes.
 pub struct Volumes {
@@ -62,22 +67,24 @@ impl Volumes {
         Client::resume(meta, data, self.around.env.clone(), record).map_err(|error| error.to_string())
     }
 
-    fn partitions(&self, id: FileVolumeId) -> Result<Partitions, String> {
+    fn partitions(&self, id: FileVolumeId) -> Result<Used, String> {
         let state = self.around.manager.snapshot();
         if state.file_volume(id).is_none_or(|volume| volume.is_removing) {
             return Err(format!("volume {id} was removed: end its mounts with `trilith umount`"));
         }
-        Ok((Arc::new(TreePartition(self.trees.way(id))), Arc::new(ContentPartition::new(self.contents.way(id)))))
+        let partitions = NodePartitions { manager: self.around.manager.clone(), contents: self.contents.clone(), volume: id };
+        Ok((Arc::new(TreePartition(self.trees.way(id))), Arc::new(VolumeContents::new(&self.around.env, partitions))))
     }
 
     /// Until a new volume can be used.
     pub async fn wait_until_usable(&self, id: FileVolumeId, quota: FileQuota) -> Result<(), String> {
         self.wait_for_tree(id, quota).await?;
         let until = self.around.env.now() + TREE_PATIENCE;
-        while !self.standing(id).await.is_some_and(|standing| standing.is_serving) {
+        let is_serving = |(_, told): &PartitionStanding| told.as_ref().is_some_and(|(standing, _)| standing.is_serving);
+        while !self.standings(id).await.iter().any(is_serving) {
             if self.around.env.now() >= until {
                 return Err(
-                    "it is noted, but its contents have no copy yet: trilith volume info shows when they have".to_owned()
+                    "it is noted, but it has no place for contents yet: trilith volume info shows when it has".to_owned()
                 );
             }
             self.around.env.sleep(TREE_LOOK).await;
@@ -100,11 +107,17 @@ impl Volumes {
         Ok(())
     }
 
-    /// Where the copies of a volume are; none if its group does not answer.
-    pub async fn standing(&self, id: FileVolumeId) -> Option<Standing> {
-        let contents = ContentPartition::new(self.contents.way(id));
+    /// What the data partitions of a volume say of themselves.
+    pub async fn standings(&self, id: FileVolumeId) -> Vec<PartitionStanding> {
+        let state = self.around.manager.snapshot();
+        let partitions = state.file_volume(id).map(|volume| volume.partitions.clone()).unwrap_or_default();
+        join_all(partitions.iter().map(|partition| async { (partition.id, self.standing(partition.id).await) })).await
+    }
+
+    async fn standing(&self, id: FilePartitionId) -> Option<(Standing, PartitionRoom)> {
+        let partition = ContentPartition::new(self.contents.way(id));
         tokio::select! {
-            standing = contents.standing() => standing.ok(),
+            standing = partition.standing() => standing.ok(),
             () = self.around.env.sleep(USAGE_PATIENCE) => None,
         }
     }
@@ -120,5 +133,24 @@ impl Volumes {
             Ok(Found::Usage(usage)) => Some(usage),
             _ => None,
         }
+    }
+}
+
+/// The data partitions of a volume, as the manager's state has them here.
+struct NodePartitions {
+    manager: Arc<Manager>,
+    contents: Arc<Contents>,
+    volume: FileVolumeId,
+}
+
+impl Partitions for NodePartitions {
+    fn numbers(&self) -> Vec<u32> {
+        let state = self.manager.snapshot();
+        let partitions = state.file_volume(self.volume).map(|volume| &volume.partitions);
+        partitions.into_iter().flatten().map(|partition| partition.id.0).collect()
+    }
+
+    fn open(&self, number: u32) -> Arc<dyn Partition> {
+        Arc::new(ContentPartition::new(self.contents.way(FilePartitionId(number))))
     }
 }

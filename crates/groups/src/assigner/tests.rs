@@ -40,7 +40,7 @@ impl Assigner {
     async fn step(&self, silent: &[u32], is_all: bool) -> Vec<Change> {
         let state = self.manager.snapshot();
         let silent = silent.iter().copied().map(NodeId).collect();
-        let changes = self.changes(&state, &heard(&state, silent, is_all));
+        let changes = self.changes(&state, &Heard::of(&state, silent, is_all));
         for change in changes.clone() {
             self.carry_out(change).await.expect("the manager takes it");
         }

@@ -1,30 +1,35 @@
-//! File volumes (docs/rfd/0025): their names and quotas. The tree of each volume is a placed group, and so is the record of where the copies of its contents are.
+//! File volumes (docs/rfd/0025): their names, quotas and data partitions. The tree of each volume is a placed group, and so is the record of where the copies of each partition are.
 //!
 //! ```text
 //!            create            remove              forget
 //!   (none) ─────────▶ present ─────────▶ removing ─────────▶ (none)
+//!                      ▲   │
+//!                      └───┘ add partition: the volume has one data partition more
 //! ```
 //!
 //! Invariants:
 //! - Names of volumes differ, those being removed left out. An id is for ever.
 //! - The groups of a volume are there as long as its record.
+//! - Ids of volumes and of partitions come from one counter: none is used twice. A volume loses no partition (docs/rfd/0030).
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use types::{ErrorKind, FileVolumeId};
+use types::{DeviceId, ErrorKind, FileVolumeId, NodeId};
 
 use super::commands;
-use super::device::DeviceState;
-use super::groups::{GroupKey, GroupKind};
+use super::device::{DeviceRecord, DeviceState};
+use super::groups::{FoundGroup, GroupError, GroupKey, GroupKind, MAX_GROUP_MEMBERS};
 use crate::error::ManagerError;
 use crate::kind::{Key, Numbers, Record};
 use crate::manager::Manager;
 use crate::operation::{Operation, Refusal};
 use crate::snapshot::{CommandIndex, Edit, ImpossibleState, Snapshot, check_number};
 
-/// Most file volumes of a cluster. Each has two placed groups.
+/// Most file volumes of a cluster. Each has a placed group for its tree, and one for each of its data partitions.
 pub const MAX_FILE_VOLUMES: usize = 1_000;
+/// Most data partitions of a file volume.
+pub const MAX_FILE_PARTITIONS: usize = 64;
 /// Longest name of a file volume.
 pub const MAX_FILE_VOLUME_NAME_BYTES: usize = 128;
 /// Ids of file volumes that an import skips.
@@ -41,6 +46,27 @@ pub struct FileVolumeRecord {
     pub quota: FileQuota,
     /// Its contents are being freed: it does not come back.
     pub is_removing: bool,
+    /// Where its contents are, in the order of adding.
+    pub partitions: Vec<FilePartition>,
+}
+
+/// A data partition, for ever: its number stands in the ids of its extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FilePartitionId(pub u32);
+
+impl FilePartitionId {
+    /// The group that has the record of its copies.
+    pub fn group(self) -> GroupKey {
+        GroupKey { kind: GroupKind::FILE_CONTENTS, number: self.0 }
+    }
+}
+
+/// A data partition of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePartition {
+    pub id: FilePartitionId,
+    /// Where its copies are to be made, at most one device of a node. Which copies there are is what its group says.
+    pub devices: Vec<DeviceId>,
 }
 
 /// What a file volume may take.
@@ -58,9 +84,17 @@ impl FileVolumeRecord {
         GroupKey { kind: GroupKind::FILE_TREES, number: self.id.0 }
     }
 
-    /// The group that has the record of its contents.
-    pub fn contents_group(&self) -> GroupKey {
-        GroupKey { kind: GroupKind::FILE_CONTENTS, number: self.id.0 }
+    /// A data partition of the volume.
+    pub fn partition(&self, id: FilePartitionId) -> Option<&FilePartition> {
+        self.partitions.iter().find(|partition| partition.id == id)
+    }
+
+    fn are_partitions(&self, state: &Snapshot) -> bool {
+        let are_there = self.partitions.iter().all(|partition| {
+            let is_given = u64::from(partition.id.0) < state.file_volumes.next;
+            is_given && state.group(partition.id.group()).is_some() && partition.devices.len() <= MAX_GROUP_MEMBERS
+        });
+        are_there && self.partitions.len() <= MAX_FILE_PARTITIONS && self.partitions.is_sorted_by(|one, next| one.id < next.id)
     }
 }
 
@@ -90,23 +124,37 @@ impl Record for FileVolumeRecord {
         check_number("file volumes", state.file_volumes.len() as u64, MAX_FILE_VOLUMES as u64 + 1)?;
         let others = state.file_volumes.values().filter(|other| other.id != self.id && !other.is_removing);
         let is_taken = !self.is_removing && others.into_iter().any(|other| other.name == self.name);
-        match (check_name(&self.name), is_taken) {
-            (Err(_), _) => Err(Self::refuse(key, "a name that no volume has")),
-            (_, true) => Err(Self::refuse(key, "the name of another volume")),
-            _ => Ok(()),
+        let checks = [
+            (check_name(&self.name).is_ok(), "a name that no volume has"),
+            (!is_taken, "the name of another volume"),
+            (self.are_partitions(state), "data partitions that no volume has"),
+        ];
+        checks.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, what)| Err(Self::refuse(key, what)))
+    }
+
+    fn forget_device(edit: &mut Edit<'_>, device: &DeviceRecord) {
+        let names = |volume: &&Arc<FileVolumeRecord>| volume.partitions.iter().any(|known| known.devices.contains(&device.id));
+        let named: Vec<Arc<FileVolumeRecord>> = edit.state.file_volumes().filter(names).cloned().collect();
+        for volume in named {
+            let mut volume = FileVolumeRecord::clone(&volume);
+            volume.partitions.iter_mut().for_each(|known| known.devices.retain(|id| *id != device.id));
+            set(edit, volume);
         }
     }
 
     fn needs_group(state: &Snapshot, key: GroupKey) -> bool {
-        let is_ours = [GroupKind::FILE_TREES, GroupKind::FILE_CONTENTS].contains(&key.kind);
-        is_ours && state.file_volumes.get(&FileVolumeId(key.number)).is_some()
+        match key.kind {
+            GroupKind::FILE_TREES => state.file_volumes.get(&FileVolumeId(key.number)).is_some(),
+            GroupKind::FILE_CONTENTS => state.file_partition(FilePartitionId(key.number)).is_some(),
+            _ => false,
+        }
     }
 }
 
 commands! {
     Files,
     /// Commands about file volumes.
-    FileCommand: CreateFileVolume, ResizeFileVolume, RemoveFileVolume, ForgetFileVolume,
+    FileCommand: CreateFileVolume, ResizeFileVolume, RemoveFileVolume, ForgetFileVolume, AddFilePartition,
 }
 
 /// Why a change of the file volumes was refused.
@@ -128,6 +176,16 @@ pub enum FileVolumeError {
     NoDevice,
     #[error("the cluster has {MAX_FILE_VOLUMES} file volumes and takes no more")]
     TooMany,
+    #[error("the volume has {found} data partitions, not {expected}: look at it again")]
+    OtherPartitions { found: u32, expected: u32 },
+    #[error("the volume has {MAX_FILE_PARTITIONS} data partitions and takes no more")]
+    TooManyPartitions,
+    #[error(
+        "the copies of a data partition are on one device of each of its nodes at most, and device {device} is not such a one"
+    )]
+    Device { device: DeviceId },
+    #[error(transparent)]
+    Group(#[from] GroupError),
 }
 
 impl Refusal for FileVolumeError {
@@ -135,8 +193,11 @@ impl Refusal for FileVolumeError {
         match self {
             FileVolumeError::Name { .. } => ErrorKind::Invalid,
             FileVolumeError::NotFound { .. } => ErrorKind::NotFound,
-            FileVolumeError::TooMany => ErrorKind::Full,
+            FileVolumeError::TooMany | FileVolumeError::TooManyPartitions => ErrorKind::Full,
+            FileVolumeError::Group(error) => error.kind(),
             FileVolumeError::AlreadyExists { .. }
+            | FileVolumeError::OtherPartitions { .. }
+            | FileVolumeError::Device { .. }
             | FileVolumeError::Removing
             | FileVolumeError::NotRemoving
             | FileVolumeError::NoDevice => ErrorKind::Conflict,
@@ -161,6 +222,11 @@ impl Snapshot {
     /// A file volume by its name. Those being removed have none.
     pub fn file_volume_named(&self, name: &str) -> Option<&Arc<FileVolumeRecord>> {
         self.file_volumes.values().find(|volume| !volume.is_removing && volume.name == name)
+    }
+
+    /// A data partition and its volume, which may be one that is being removed.
+    pub fn file_partition(&self, id: FilePartitionId) -> Option<(&Arc<FileVolumeRecord>, &FilePartition)> {
+        self.file_volumes().find_map(|volume| Some((volume, volume.partition(id)?)))
     }
 
     /// All file volumes by id, those being removed among them.
@@ -204,7 +270,54 @@ impl Operation for CreateFileVolume {
         }
         let id = FileVolumeId(edit.take_number::<FileVolumeRecord>() as u32);
         let CreateFileVolume { name, created_ms, quota } = self.clone();
-        Ok(set(edit, FileVolumeRecord { id, name, created_ms, quota, is_removing: false }))
+        Ok(set(edit, FileVolumeRecord { id, name, created_ms, quota, is_removing: false, partitions: Vec::new() }))
+    }
+}
+
+/// Gives a volume one data partition more, and founds its group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddFilePartition {
+    pub id: FileVolumeId,
+    /// How many partitions the volume has by now. So one that is sent again adds none.
+    pub expected: u32,
+    pub members: Vec<NodeId>,
+    /// Where its copies are to be made; a member without one chooses for itself.
+    pub devices: Vec<DeviceId>,
+}
+
+impl AddFilePartition {
+    /// Refuses devices that are not of the members, one of each.
+    fn check_devices(&self, state: &Snapshot) -> Result<(), FileVolumeError> {
+        let mut members = self.members.clone();
+        for device in &self.devices {
+            let node =
+                state.device(*device).filter(|record| record.state == DeviceState::Active).and_then(|record| record.node);
+            let at = members.iter().position(|member| Some(*member) == node);
+            members.swap_remove(at.ok_or(FileVolumeError::Device { device: *device })?);
+        }
+        Ok(())
+    }
+}
+
+impl Operation for AddFilePartition {
+    type Reply = Arc<FileVolumeRecord>;
+    type Refusal = FileVolumeError;
+
+    fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<FileVolumeRecord>, FileVolumeError> {
+        let mut volume = present(edit.state, self.id)?;
+        let (found, expected) = (volume.partitions.len() as u32, self.expected);
+        if found != expected {
+            return Err(FileVolumeError::OtherPartitions { found, expected });
+        }
+        if volume.partitions.len() >= MAX_FILE_PARTITIONS {
+            return Err(FileVolumeError::TooManyPartitions);
+        }
+        self.check_devices(edit.state)?;
+        let next = FilePartitionId(edit.state.file_volumes.next as u32);
+        FoundGroup { key: next.group(), members: self.members.clone() }.apply(index, edit)?;
+        let id = FilePartitionId(edit.take_number::<FileVolumeRecord>() as u32);
+        volume.partitions.push(FilePartition { id, devices: self.devices.clone() });
+        Ok(set(edit, volume))
     }
 }
 
@@ -276,6 +389,11 @@ impl Manager {
     /// Gives a file volume another quota.
     pub async fn resize_file_volume(&self, id: FileVolumeId, quota: FileQuota) -> VolumeReply {
         self.propose(ResizeFileVolume { id, quota }).await
+    }
+
+    /// Gives a file volume one data partition more.
+    pub async fn add_file_partition(&self, addition: AddFilePartition) -> VolumeReply {
+        self.propose(addition).await
     }
 
     /// Begins to remove a file volume.

@@ -10,13 +10,13 @@ use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, BeginPurge, BeginRemoval, BeginStart, BucketEngine, CloseImage,
-    Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup, EtagMode, FileQuota,
-    FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey,
-    GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView, LeaveCell,
-    MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage, RaiseFormatVersion,
-    ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket,
-    RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
+    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, AddFilePartition, BeginPurge, BeginRemoval, BeginStart,
+    BucketEngine, CloseImage, Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup,
+    EtagMode, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView,
+    GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView,
+    LeaveCell, MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
+    RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
+    RemoveBucket, RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
     ResizeFileVolume, ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn,
     SetDeviceOut, SetDeviceState, SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError,
     UnlockImage, UpdateDevice, UseDevices,
@@ -45,7 +45,7 @@ const KINDS_OF_SHARDS: u64 = 10;
 const KINDS_OF_IMAGES: u64 = 21;
 
 /// Kinds of commands in [`random_command_of_files`].
-const KINDS_OF_FILES: u64 = 4;
+const KINDS_OF_FILES: u64 = 6;
 
 /// Kinds of commands in [`random_command_of_placements`].
 const KINDS_OF_PLACEMENTS: u64 = 2;
@@ -224,6 +224,11 @@ fn random_command_of_files(env: &Env) -> Command {
         }
         1 => ResizeFileVolume { id, quota }.into(),
         2 => RemoveFileVolume { id }.into(),
-        _ => ForgetFileVolume { id }.into(),
+        3 => ForgetFileVolume { id }.into(),
+        _ => {
+            let members = (1..4).map(NodeId).filter(|_| below(3) > 0).collect();
+            let devices = (0..2).map(DeviceId).filter(|_| below(3) == 0).collect();
+            AddFilePartition { id, expected: below(3) as u32, members, devices }.into()
+        }
     }
 }

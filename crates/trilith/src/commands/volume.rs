@@ -15,7 +15,7 @@ use bench::output::Printed;
 use bench::tell;
 use clap::{Args, Subcommand};
 use env::Env;
-use filesystem::protocol::{Ask, CopyInfo, CopyState, Told, VolumeInfo};
+use filesystem::protocol::{Ask, CopyInfo, CopyState, PartitionInfo, Told, VolumeInfo};
 use manager::FileQuota;
 use std::path::Path;
 
@@ -137,7 +137,7 @@ fn list(volumes: &[VolumeInfo]) -> Printed {
         let used = |of: fn(&VolumeInfo) -> Option<u64>| of(volume).map_or_else(|| "?".to_owned(), human);
         let count = volume.usage.map_or_else(|| "?".to_owned(), |usage| usage.inodes.to_string());
         let limit = volume.quota.bytes.map_or_else(|| "-".to_owned(), human);
-        [name, used(|volume| volume.usage.map(|usage| usage.bytes)), count, limit, copies(volume)]
+        [name, used(|volume| volume.usage.map(|usage| usage.bytes)), count, limit, contents(volume)]
     };
     let rows: Vec<[String; 5]> = volumes.iter().map(row).collect();
     table::print(["NAME", "USED", "FILES", "QUOTA", "CONTENTS"], &rows)
@@ -154,29 +154,46 @@ fn info(volume: &VolumeInfo) -> Printed {
         }
         None => tell!("  used       its tree does not answer now: trilith cluster status shows why")?,
     }
-    match &volume.copies {
-        Some(found) => {
-            tell!("  contents   {}", copies(volume))?;
-            for copy in found {
-                let node = copy.node.as_deref().unwrap_or("a node that is gone");
-                tell!("    device {} of {node}: {}", copy.device, state(copy))?;
-            }
-        }
-        None => tell!("  contents   no copy answers now: trilith cluster status shows why")?,
+    tell!("  contents   {}", contents(volume))?;
+    for found in &volume.partitions {
+        partition(found)?;
     }
     let now_ms = Env::real_with_cores(1).wall_clock_ms();
     tell!("  made       {} ago", duration(now_ms.saturating_sub(volume.created_ms)))
 }
 
-/// How many copies its contents have.
-fn copies(volume: &VolumeInfo) -> String {
-    let Some(copies) = &volume.copies else { return "?".to_owned() };
-    let in_sync = copies.iter().filter(|copy| copy.state != CopyState::Out).count();
-    match copies.len() {
-        1 => "one copy".to_owned(),
-        count if count == in_sync => format!("{count} copies in sync"),
-        count => format!("{in_sync} of {count} copies in sync"),
+fn partition(found: &PartitionInfo) -> Printed {
+    let Some(of) = &found.state else {
+        return tell!("    partition {}: no copy answers now: trilith cluster status shows why", found.id);
+    };
+    match of.has {
+        Some(has) => {
+            let closed = if has.is_open { "" } else { "; takes no new extents as long as others do" };
+            tell!("    partition {}: {} in {} extents{closed}", found.id, human(has.bytes), has.extents)?;
+        }
+        None => tell!("    partition {}: no copy serves it now", found.id)?,
     }
+    for copy in &of.copies {
+        let node = copy.node.as_deref().unwrap_or("a node that is gone");
+        tell!("      device {} of {node}: {}", copy.device, state(copy))?;
+    }
+    Ok(())
+}
+
+/// How many data partitions it has, and how many copies these.
+fn contents(volume: &VolumeInfo) -> String {
+    let count = volume.partitions.len();
+    let told: Vec<_> = volume.partitions.iter().filter_map(|partition| partition.state.as_ref()).collect();
+    let copies = || told.iter().flat_map(|partition| &partition.copies);
+    let (all, in_sync) = (copies().count(), copies().filter(|copy| copy.state != CopyState::Out).count());
+    let of_each = match (count - told.len(), count) {
+        (_, 0) => "no place yet".to_owned(),
+        (0, _) if all == count => "one copy".to_owned(),
+        (0, _) if all == in_sync => format!("{all} copies in sync"),
+        (0, _) => format!("{in_sync} of {all} copies in sync"),
+        (silent, _) => format!("{silent} do not answer now"),
+    };
+    if count > 1 { format!("{count} data partitions: {of_each}") } else { of_each }
 }
 
 fn state(copy: &CopyInfo) -> &'static str {

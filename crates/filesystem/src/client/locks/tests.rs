@@ -336,7 +336,9 @@ async fn a_client_does_not_write_into_what_another_has_cut() {
     two.client.setattr(two.ino, size).await.unwrap();
     // The node gives back what was cut only now, to the end of its block.
     one.write(APPEND, &[2; 100]).await.unwrap();
-    let Ok(Found::Freed(freed)) = volume.tree.query(Query::Freed { after: 0, most: 10 }).await.unwrap() else { panic!() };
+    let Ok(Found::Freed(freed)) = volume.tree.query(Query::Freed { partition: 0, after: 0, most: 10 }).await.unwrap() else {
+        panic!()
+    };
     for piece in freed {
         let crate::meta::FreedPiece::Range { extent, offset, len } = piece.what else { panic!() };
         crate::data::Extents::punch(&*volume.data, extent, offset, len).await.unwrap();

@@ -52,6 +52,10 @@ impl Seat {
         if state.boot.is_some() { state.session } else { state.session.saturating_sub(1) }
     }
 
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
     /// As its last answer said.
     pub fn room(&self) -> Option<DataRoom> {
         self.state.lock().room

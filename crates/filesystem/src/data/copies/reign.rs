@@ -22,7 +22,7 @@ use super::record::{Command, Record, RecordChange, RecordRefusal};
 use super::standing::Standing;
 use super::works::Works;
 use crate::data::latches::Latches;
-use crate::data::{DataError, DataRoom};
+use crate::data::{DataError, MAX_OPEN_EXTENTS, PartitionRoom};
 use crate::ids::{BLOCK_BYTES, ExtentId};
 
 /// The partition's group, as its leader uses it.
@@ -203,15 +203,23 @@ impl Reign {
         self.commit_with(|_| Some(change)).await
     }
 
-    /// Room for new contents: what the copy in sync with the least has.
-    pub fn room(&self) -> DataRoom {
-        let backups = self.standing.lock().backups();
+    /// What the partition has, and the room of its copies in sync.
+    pub fn room(&self) -> PartitionRoom {
+        let used = self.own().used(self.realm.partition);
+        let (own, backups) = {
+            let standing = self.standing.lock();
+            (standing.record().copies.get(&self.realm.me).copied(), standing.backups())
+        };
         let seats = self.seats.lock();
-        let rooms = backups.iter().filter_map(|node| seats.get(node)).filter_map(|seat| seat.room());
-        rooms.fold(self.own().room(), |least, room| DataRoom {
-            total_bytes: least.total_bytes.min(room.total_bytes),
-            free_bytes: least.free_bytes.min(room.free_bytes),
-        })
+        let backups = backups.iter().filter_map(|node| seats.get(node));
+        let backups = backups.filter_map(|seat| Some((seat.device(), seat.room()?)));
+        let devices = own.map(|device| (device, self.own().room())).into_iter().chain(backups).collect();
+        PartitionRoom { is_open: used.extents < MAX_OPEN_EXTENTS && !self.own().is_stuck(), used, devices }
+    }
+
+    /// Refuses what is of another partition: its extents may lie on the same device.
+    fn check_partition(&self, extent: ExtentId) -> Result<(), DataError> {
+        if extent.partition == self.realm.partition { Ok(()) } else { Err(DataError::NoExtent(extent)) }
     }
 
     /// Makes an extent that begins with these bytes, as [`Reign::change`] does.
@@ -225,7 +233,10 @@ impl Reign {
     /// it failed, and asked for another change.
     pub fn change(self: &Arc<Self>, change: Change, begins_by: Instant) -> BoxFuture<'static, Result<(), DataError>> {
         let reign = self.clone();
-        Box::pin(Finishing::new(self.env(), async move { reign.change_all(change, begins_by).await }))
+        Box::pin(Finishing::new(self.env(), async move {
+            reign.check_partition(change.extent)?;
+            reign.change_all(change, begins_by).await
+        }))
     }
 
     /// Whether all copies in sync have room for what a change adds.
@@ -235,7 +246,7 @@ impl Reign {
             // Its store says so.
             return Ok(());
         }
-        match self.room().free_bytes < data.len() as u64 + ROOM_LEFT {
+        match self.room().least().free_bytes < data.len() as u64 + ROOM_LEFT {
             true => Err(DataError::Full),
             false => Ok(()),
         }
@@ -243,6 +254,7 @@ impl Reign {
 
     /// Reads the primary's own copy, as it is once nothing of these blocks is under way. What is damaged there is read from another copy in sync, and written anew.
     pub async fn read(self: &Arc<Self>, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
+        self.check_partition(extent)?;
         let blocks = offset / BLOCK_BYTES..offset.saturating_add(len as u64).div_ceil(BLOCK_BYTES);
         loop {
             self.check()?;

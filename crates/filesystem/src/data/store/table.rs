@@ -6,12 +6,15 @@
 //! - Below an extent's length a block without a place was given back, or its page was lost.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use disk::BLOCK_BYTES;
 
 use super::directory::{ENTRY_BYTES, PAGE_BYTES};
+use super::layout::BLOCK;
 use super::page::{Mapped, PAGE_BLOCKS, Page};
+use crate::data::PartitionUse;
 use crate::ids::ExtentId;
 
 #[derive(Default)]
@@ -33,6 +36,8 @@ pub struct Table {
     pages: u64,
     dirty_pages: u64,
     blocks: u64,
+    /// Of each partition that has extents.
+    partitions: BTreeMap<u32, PartitionUse>,
 }
 
 impl Extent {
@@ -84,6 +89,17 @@ impl Table {
         self.blocks
     }
 
+    /// What a partition has.
+    pub fn used(&self, partition: u32) -> PartitionUse {
+        self.partitions.get(&partition).copied().unwrap_or_default()
+    }
+
+    fn count_blocks(&mut self, id: ExtentId, more: u64, fewer: u64) {
+        self.blocks = self.blocks + more - fewer;
+        let used = self.partitions.entry(id.partition).or_default();
+        used.bytes = used.bytes + more * BLOCK - fewer * BLOCK;
+    }
+
     /// Most blocks that a checkpoint now would write: dirty pages, and the directory.
     pub fn checkpoint_blocks(&self) -> u64 {
         let entries = self.extents.len() as u64 * ENTRY_BYTES as u64;
@@ -92,7 +108,10 @@ impl Table {
     }
 
     pub fn create(&mut self, id: ExtentId) {
-        self.extents.entry(id).or_default();
+        if let Entry::Vacant(place) = self.extents.entry(id) {
+            place.insert(Extent::default());
+            self.partitions.entry(id.partition).or_default().extents += 1;
+        }
     }
 
     /// Blocks stand in new places, and the extent is at least so long; the places where they stood. None if there is no such extent.
@@ -100,7 +119,7 @@ impl Table {
         let extent = self.extents.get_mut(&id)?;
         extent.len = extent.len.max(len);
         let former = change(extent, first, blocks, &mut self.pages, &mut self.dirty_pages);
-        self.blocks = self.blocks + blocks.iter().flatten().count() as u64 - former.len() as u64;
+        self.count_blocks(id, blocks.iter().flatten().count() as u64, former.len() as u64);
         Some(former)
     }
 
@@ -116,7 +135,7 @@ impl Table {
             let count = within.end.saturating_sub(within.start) as usize;
             former.extend(change(extent, within.start, &vec![None; count], &mut self.pages, &mut self.dirty_pages));
         }
-        self.blocks -= former.len() as u64;
+        self.count_blocks(id, 0, former.len() as u64);
         former
     }
 
@@ -126,27 +145,35 @@ impl Table {
         self.pages -= extent.pages.len() as u64;
         self.dirty_pages -= extent.pages.values().filter(|page| page.is_dirty).count() as u64;
         let former: Vec<u32> = extent.blocks().map(|(_, mapped)| mapped.place).collect();
-        self.blocks -= former.len() as u64;
+        self.count_blocks(id, 0, former.len() as u64);
+        let used = self.partitions.entry(id.partition).or_default();
+        used.extents -= 1;
+        if used.extents == 0 {
+            self.partitions.remove(&id.partition);
+        }
         former
     }
 
     /// An extent turns out to be shorter; the places of what was behind.
     pub fn cut(&mut self, id: ExtentId, len: u64) -> Vec<u32> {
         let Some(extent) = self.extents.get_mut(&id).filter(|extent| len < extent.len) else { return Vec::new() };
-        let blocks = len.div_ceil(super::layout::BLOCK)..extent.len.div_ceil(super::layout::BLOCK);
+        let blocks = len.div_ceil(BLOCK)..extent.len.div_ceil(BLOCK);
         extent.len = len;
         self.punch(id, blocks)
     }
 
     /// An extent as a checkpoint has it, or some pages of it.
     pub fn load(&mut self, id: ExtentId, len: u64, pages: impl IntoIterator<Item = (u32, Page)>) {
-        let extent = self.extents.entry(id).or_default();
+        self.create(id);
+        let extent = self.extents.get_mut(&id).expect("it was made");
         extent.len = len;
+        let mut blocks = 0;
         for (index, page) in pages {
-            self.blocks += page.block_count();
+            blocks += page.block_count();
             self.dirty_pages += u64::from(page.is_dirty);
             self.pages += u64::from(extent.pages.insert(index, page).is_none());
         }
+        self.count_blocks(id, blocks, 0);
     }
 
     /// A page of an extent is saved as it is now.

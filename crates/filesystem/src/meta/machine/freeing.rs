@@ -1,4 +1,4 @@
-//! What is to be given back to the data partitions, in the order in which it was freed.
+//! What is to be given back to the data partitions: a list for each, in the order in which it was freed. One that is away holds up its own list alone.
 
 use std::ops::Bound;
 
@@ -13,7 +13,8 @@ use crate::ids::{ExtentId, ExtentKey, Ino};
 
 #[derive(Clone, Debug, Default)]
 pub struct FreedList {
-    pieces: RowMap<FREED, u64, FreedPiece>,
+    /// By partition and number.
+    pieces: RowMap<FREED, (u64, u64), FreedPiece>,
     next: u64,
 }
 
@@ -28,14 +29,26 @@ impl FreedList {
 
     fn add(&mut self, what: FreedPiece) {
         self.next += 1;
-        self.pieces.insert(self.next, what);
+        self.pieces.insert((what.extent().partition.into(), self.next), what);
     }
 
-    pub fn confirm(&mut self, up_to: u64) {
-        let confirmed: Vec<u64> = self.pieces.range(..=up_to).map(|(number, _)| number).collect();
-        for number in confirmed {
-            self.pieces.remove(&number);
+    pub fn confirm(&mut self, partition: u32, up_to: u64) {
+        let list = (partition.into(), 0)..=(partition.into(), up_to);
+        let confirmed: Vec<(u64, u64)> = self.pieces.range(list).map(|(key, _)| key).collect();
+        for key in confirmed {
+            self.pieces.remove(&key);
         }
+    }
+
+    /// The partitions to which something is to be given back.
+    pub fn partitions(&self) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut next = 0;
+        while let Some(((partition, _), piece)) = self.pieces.range((next, 0)..).next() {
+            found.push(piece.extent().partition);
+            next = partition + 1;
+        }
+        found
     }
 
     /// The highest number that was ever given out.
@@ -60,17 +73,16 @@ impl FreedList {
         self.pieces.load(key, value).map(drop)
     }
 
-    pub fn behind(&self, after: u64, most: usize) -> Vec<Freed> {
-        let pieces = self.pieces.range((Bound::Excluded(after), Bound::Unbounded));
-        pieces.take(most).map(|(number, what)| Freed { number, what: *what }).collect()
+    pub fn behind(&self, partition: u32, after: u64, most: usize) -> Vec<Freed> {
+        let partition = partition.into();
+        let pieces = self.pieces.range((Bound::Excluded((partition, after)), Bound::Included((partition, u64::MAX))));
+        pieces.take(most).map(|((_, number), what)| Freed { number, what: *what }).collect()
     }
 
     /// Whether something of an extent is to be freed.
     pub fn names(&self, extent: ExtentId) -> bool {
-        self.pieces.iter().any(|(_, piece)| match piece {
-            FreedPiece::Extent(freed) => *freed == extent,
-            FreedPiece::Range { extent: freed, .. } => *freed == extent,
-        })
+        let partition = extent.partition.into();
+        self.pieces.range((partition, 0)..=(partition, u64::MAX)).any(|(_, piece)| piece.extent() == extent)
     }
 }
 

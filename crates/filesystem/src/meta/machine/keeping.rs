@@ -9,7 +9,7 @@
 //!   4       │ session 8, sequence 8   │ reply
 //!   5       │ inode 8                 │ sessions that may have the orphan open
 //!   6       │ inode 8                 │ locks
-//!   7       │ number 8                │ what is to be freed
+//!   7       │ partition 8, number 8   │ what is to be freed
 //! ```
 //!
 //! Numbers of keys are big-endian; values are postcard.

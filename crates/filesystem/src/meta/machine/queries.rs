@@ -50,7 +50,9 @@ impl Machine {
                 self.inode(*ino)?;
                 Ok(Found::Lock(self.lock_in_the_way(*ino, *session, lock)))
             }
-            Query::Freed { after, most } => Ok(Found::Freed(self.freed.behind(*after, (*most as usize).min(MAX_ANSWER)))),
+            Query::Freed { partition, after, most } => {
+                Ok(Found::Freed(self.freed.behind(*partition, *after, (*most as usize).min(MAX_ANSWER))))
+            }
             Query::Unreferenced { extents } => Ok(Found::Extents(self.unreferenced(extents))),
         }
     }
@@ -58,6 +60,11 @@ impl Machine {
     /// The sessions that have not ended.
     pub fn sessions(&self) -> impl Iterator<Item = MetaSession> {
         self.sessions.live()
+    }
+
+    /// The data partitions to which something is to be given back.
+    pub fn freed_partitions(&self) -> Vec<u32> {
+        self.freed.partitions()
     }
 
     /// What the tree has and may have.

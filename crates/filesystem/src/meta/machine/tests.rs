@@ -86,8 +86,11 @@ fn new(kind: Kind) -> NewInode {
     NewInode { kind, mode: 0o644, uid: 1, gid: 2, rdev: 0, target, xattrs: Vec::new() }
 }
 
+/// The data partition of all files.
+const PARTITION: u32 = 0;
+
 fn extent(number: u64) -> ExtentId {
-    ExtentId { partition: 0, term: 1, number }
+    ExtentId { partition: PARTITION, term: 1, number }
 }
 
 fn key(file_offset: u64, number: u64, extent_offset: u64, len: u64) -> ExtentKey {

@@ -1,10 +1,11 @@
-//! Frees what this node's devices have of volumes that are no more. Ids of volumes are never used again.
+//! Frees what this node's devices have of data partitions whose volumes are no more. Ids of partitions are never used again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use types::FileVolumeId;
+use manager::FilePartitionId;
 
 use super::Contents;
 use crate::data::Extents;
@@ -27,45 +28,51 @@ impl Collector {
         loop {
             around.env.sleep(LOOK).await;
             for store in self.0.stores().all() {
-                for volume in volumes_of(store) {
-                    if self.is_gone(volume).await {
-                        tracing::info!(%volume, device = %store.device(), "the contents of a volume that was removed are freed");
-                        free(store, volume).await;
-                    }
+                let found = partitions_of(store);
+                for partition in self.gone(&found).await {
+                    tracing::info!(partition = partition.0, device = %store.device(), "the contents of a volume that was removed are freed");
+                    free(store, partition).await;
                 }
             }
         }
     }
 
-    /// Whether a volume is no more, of which there is content. The manager's state is looked at after that was seen: a new volume is in it.
-    async fn is_gone(&self, volume: FileVolumeId) -> bool {
-        let around = self.0.around();
-        let is_known = || around.manager.snapshot().file_volume(volume).is_some();
-        !is_known() && self.0.member(volume).is_none() && around.manager.fresh().await.is_ok() && !is_known()
+    /// Those of these that are no more. The manager's state is looked at after they were found: a new one is in it.
+    async fn gone(&self, found: &BTreeSet<FilePartitionId>) -> Vec<FilePartitionId> {
+        let unknown = self.unknown(found);
+        let is_sure = !unknown.is_empty() && self.0.around().manager.fresh().await.is_ok();
+        if is_sure { self.unknown(&unknown).into_iter().collect() } else { Vec::new() }
+    }
+
+    fn unknown(&self, found: &BTreeSet<FilePartitionId>) -> BTreeSet<FilePartitionId> {
+        let state = self.0.around().manager.snapshot();
+        let known: BTreeSet<FilePartitionId> =
+            state.file_volumes().flat_map(|volume| &volume.partitions).map(|partition| partition.id).collect();
+        found.difference(&known).filter(|partition| self.0.member(**partition).is_none()).copied().collect()
     }
 }
 
-/// The volumes of which a store has extents.
-fn volumes_of(store: &ExtentStore) -> Vec<FileVolumeId> {
-    let mut found = Vec::new();
+/// The partitions of which a store has extents.
+fn partitions_of(store: &ExtentStore) -> BTreeSet<FilePartitionId> {
+    let mut found = BTreeSet::new();
     let mut after = None;
     while let Some(first) = store.extents(after, 1).first() {
         let partition = first.extent.partition;
-        found.push(FileVolumeId(partition));
+        found.insert(FilePartitionId(partition));
         after = Some(ExtentId { partition, term: u32::MAX, number: u64::MAX });
     }
     found
 }
 
-async fn free(store: &ExtentStore, volume: FileVolumeId) {
+async fn free(store: &ExtentStore, partition: FilePartitionId) {
     loop {
-        let extents = store.list(volume.0, None, AT_ONCE);
+        let extents = store.list(partition.0, None, AT_ONCE);
         if extents.is_empty() {
             return;
         }
         let removed = join_all(extents.iter().map(|extent| store.remove(*extent))).await;
         if let Some(Err(error)) = removed.into_iter().find(Result::is_err) {
-            tracing::debug!(%volume, %error, "the contents of a volume that was removed are freed later");
+            tracing::debug!(partition = partition.0, %error, "the contents of a volume that was removed are freed later");
             return;
         }
     }

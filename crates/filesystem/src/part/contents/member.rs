@@ -1,4 +1,4 @@
-//! This node's part in the contents of one volume: a member of the group, copies on its devices, and the primary while it leads.
+//! This node's part in one data partition: a member of the group, copies on its devices, and the primary while it leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use consensus::{Group, GroupStatus};
 use env::Env;
 use groups::{Kind, Member, Placed};
-use manager::{GroupKind, Snapshot};
+use manager::{DeviceState, FilePartition, FilePartitionId, GroupKind, Snapshot};
 use parking_lot::Mutex;
 use subsystem::Surroundings;
 use types::{DeviceId, FileVolumeId, NodeId};
@@ -17,17 +17,33 @@ use super::stores::Stores;
 use crate::data::copies::keeper::Keeper;
 use crate::data::copies::record::Record;
 use crate::data::copies::reign::{RecordDoor, Reign};
+use crate::data::{DataRoom, PartitionRoom, low_bytes};
 use crate::part::leader::silent_members;
 
-/// Records of contents.
+/// Records of data partitions.
 pub struct ContentKind {
     pub around: Surroundings,
     pub stores: Arc<Stores>,
 }
 
-/// This node's part in one volume.
+/// Where the manager's record of a data partition stands.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionAt {
+    /// None: the volume was forgotten.
+    volume: Option<FileVolumeId>,
+    pub partition: FilePartitionId,
+}
+
+impl PartitionAt {
+    pub fn find(self, state: &Snapshot) -> Option<&FilePartition> {
+        state.file_volume(self.volume?)?.partition(self.partition)
+    }
+}
+
+/// This node's part in one data partition.
 pub struct ContentMember {
     placed: Arc<Placed<Record>>,
+    at: PartitionAt,
     around: Surroundings,
     stores: Arc<Stores>,
     /// Copies here that a primary has asked something of.
@@ -42,13 +58,16 @@ impl Kind for ContentKind {
     const KIND: GroupKind = GroupKind::FILE_CONTENTS;
 
     fn machine(&self, number: u32, state: &Snapshot) -> Option<Record> {
-        state.file_volume(FileVolumeId(number)).map(|_| Record::default())
+        state.file_partition(FilePartitionId(number)).map(|_| Record::default())
     }
 
     fn begin(&self, placed: Arc<Placed<Record>>) -> Arc<ContentMember> {
         let (around, stores) = (self.around.clone(), self.stores.clone());
         let (keepers, reign) = (Mutex::default(), Mutex::default());
-        let member = Arc::new(ContentMember { placed, around, stores, keepers, reign });
+        let partition = FilePartitionId(placed.key().number);
+        let volume = around.manager.snapshot().file_partition(partition).map(|(volume, _)| volume.id);
+        let at = PartitionAt { volume, partition };
+        let member = Arc::new(ContentMember { placed, at, around, stores, keepers, reign });
         self.around.env.spawn(reign_when_leading(self.around.env.clone(), Arc::downgrade(&member)));
         member
     }
@@ -77,8 +96,23 @@ impl ContentMember {
         &self.around
     }
 
-    pub fn volume(&self) -> FileVolumeId {
-        FileVolumeId(self.placed.key().number)
+    pub fn at(&self) -> PartitionAt {
+        self.at
+    }
+
+    pub fn partition(&self) -> FilePartitionId {
+        self.at.partition
+    }
+
+    /// What the partition has and has room for, where this node is its primary.
+    pub fn room(&self, reign: &Reign) -> PartitionRoom {
+        let (state, mut room) = (self.around.manager.snapshot(), reign.room());
+        let takes_new = |(device, room): &(DeviceId, DataRoom)| {
+            let active = state.device(*device).filter(|record| record.state == DeviceState::Active);
+            active.is_some_and(|record| room.free_bytes >= low_bytes(record.capacity_bytes))
+        };
+        room.is_open &= room.devices.iter().all(takes_new);
+        room
     }
 
     pub fn group(&self) -> &Group<Record> {
@@ -121,9 +155,9 @@ impl ContentMember {
     pub async fn hand_over(&self) -> bool {
         let status = self.group().status();
         let Some((next, member)) = self.successor(&status).filter(|_| status.is_leader) else { return false };
-        tracing::info!(volume = %self.volume(), %next, "another node is to serve the contents of a volume");
+        tracing::info!(partition = self.partition().0, %next, "another node is to serve a data partition");
         let asked = self.group().transfer_leader(member).await;
-        asked.inspect_err(|error| tracing::info!(volume = %self.volume(), %error, "it was not asked")).is_ok()
+        asked.inspect_err(|error| tracing::info!(partition = self.partition().0, %error, "it was not asked")).is_ok()
     }
 
     /// A voter whose copy is in sync, and its name in consensus.

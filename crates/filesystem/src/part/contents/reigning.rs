@@ -1,4 +1,4 @@
-//! When a member of a volume's group leads it: it serves the contents as their primary, or hands over to a node that can.
+//! When a member of a data partition's group leads it: it serves the partition as its primary, or hands over to a node that can.
 //!
 //! ```text
 //!   follows ── elected, caught up ─┬─ its copy is in sync ─► reigns ── not elected any more, its device fails ─► follows
@@ -10,13 +10,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use env::Env;
-use manager::{DeviceState, GroupKey, GroupKind, Snapshot};
-use types::{DeviceId, FileVolumeId, NodeId};
+use types::{DeviceId, NodeId};
 
 use super::copying::NodeWays;
 use super::member::ContentMember;
 use crate::data::copies::record::{Command, Record, RecordChange};
 use crate::data::copies::reign::{Over, Realm, RecordDoor, Reign};
+use crate::part::placing::copies::{copies_on, takers};
 
 /// Between two looks whether this node leads.
 const LOOK: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ pub async fn reign_when_leading(env: Env, weak: Weak<ContentMember>) {
             env.sleep(REST).await;
             continue;
         };
-        tracing::info!(volume = %member.volume(), term, "this node serves the contents of a volume");
+        tracing::info!(partition = member.partition().0, term, "this node serves a data partition");
         member.set_reign(Some(reign.clone()));
         let wanted = wanted_copies(&member);
         // The group ends here when nobody else has it.
@@ -63,15 +63,15 @@ async fn serve(reign: &Arc<Reign>, wanted: impl Fn(&Record) -> BTreeMap<NodeId, 
     reign.keep(wanted).await
 }
 
-/// A reign, if this node's copy is in sync. The first leader of a volume makes the first copy.
+/// A reign, if this node's copy is in sync. The first leader of a partition makes the first copy.
 async fn begin(member: &Arc<ContentMember>, term: u64) -> Option<Arc<Reign>> {
     let (door, me) = (member.door(), member.around().me);
     if door.record().copies.is_empty() {
-        let device = member.stores().roomiest()?;
+        let device = first_device(member)?;
         let change = RecordChange::Found { node: me, device };
         let founded = door.commit(Command { reign: term, change }).await;
         if founded != Ok(Ok(())) {
-            tracing::debug!(volume = %member.volume(), ?founded, "a volume has no copy yet");
+            tracing::debug!(partition = member.partition().0, ?founded, "a data partition has no copy yet");
             return None;
         }
     }
@@ -84,12 +84,20 @@ async fn begin(member: &Arc<ContentMember>, term: u64) -> Option<Arc<Reign>> {
     let realm = Realm {
         env: member.around().env.clone(),
         me,
-        partition: member.volume().0,
+        partition: member.partition().0,
         own,
         door: Arc::new(door),
-        ways: Arc::new(NodeWays { around: member.around().clone(), volume: member.volume() }),
+        ways: Arc::new(NodeWays { around: member.around().clone(), partition: member.partition() }),
     };
     Some(Reign::new(realm, term))
+}
+
+/// Where this node makes the first copy: on the device that the manager's record says, or the one with the most room.
+fn first_device(member: &ContentMember) -> Option<DeviceId> {
+    let state = member.around().manager.snapshot();
+    let mut said = member.at().find(&state).into_iter().flat_map(|partition| &partition.devices);
+    let is_well = |device: &&DeviceId| member.stores().get(**device).is_some_and(|store| !store.is_stuck());
+    said.find(is_well).copied().or_else(|| member.stores().roomiest())
 }
 
 /// Until this node does not lead any more in the reign's term, or its device takes no writes while another copy is in sync.
@@ -107,43 +115,13 @@ async fn until_deposed(env: &Env, member: &Weak<ContentMember>, reign: &Reign) {
 
 /// Which copies there are to be: one on each member of the group that has a device for it, and the primary's own.
 fn wanted_copies(member: &ContentMember) -> impl Fn(&Record) -> BTreeMap<NodeId, DeviceId> + use<> {
-    let (manager, volume, me) = (member.around().manager.clone(), member.volume(), member.around().me);
+    let (manager, at, me) = (member.around().manager.clone(), member.at(), member.around().me);
     move |record| {
         let state = manager.snapshot();
-        let key = GroupKey { kind: GroupKind::FILE_CONTENTS, number: volume.0 };
-        let members = state.group(key).map(|group| group.members.clone()).unwrap_or_default();
-        let mut copies = copies_on(&members, &takers(&state), volume, record);
+        let members = state.group(at.partition.group()).map(|group| group.members.clone()).unwrap_or_default();
+        let said = at.find(&state).map(|partition| partition.devices.clone()).unwrap_or_default();
+        let mut copies = copies_on(&members, &takers(&state), at.partition, &said, &record.copies);
         copies.extend(record.copies.get_key_value(&me));
         copies
     }
 }
-
-/// The devices of each node that take writes.
-fn takers(state: &Snapshot) -> BTreeMap<NodeId, Vec<DeviceId>> {
-    let mut takers: BTreeMap<NodeId, Vec<DeviceId>> = BTreeMap::new();
-    for device in state.devices().filter(|device| device.state == DeviceState::Active) {
-        if let Some(node) = device.node {
-            takers.entry(node).or_default().push(device.id);
-        }
-    }
-    takers
-}
-
-/// A copy stays where it is. Others are spread by the number of their volume.
-fn copies_on(
-    members: &[NodeId],
-    takers: &BTreeMap<NodeId, Vec<DeviceId>>,
-    volume: FileVolumeId,
-    record: &Record,
-) -> BTreeMap<NodeId, DeviceId> {
-    let mut copies = BTreeMap::new();
-    for node in members {
-        let Some(devices) = takers.get(node) else { continue };
-        let present = record.copies.get(node).filter(|present| devices.contains(present));
-        copies.insert(*node, present.copied().unwrap_or(devices[volume.0 as usize % devices.len()]));
-    }
-    copies
-}
-
-#[cfg(test)]
-mod tests;

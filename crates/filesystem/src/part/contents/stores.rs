@@ -7,8 +7,8 @@ use device::VolumeOwner;
 use subsystem::Surroundings;
 use types::DeviceId;
 
-use crate::data::Extents;
 use crate::data::store::ExtentStore;
+use crate::data::{DataRoom, Extents};
 
 /// All of them.
 pub struct Stores {
@@ -33,9 +33,14 @@ impl Stores {
         self.stores.get(&device)
     }
 
+    /// The room of each device that takes writes.
+    pub fn rooms(&self) -> Vec<(DeviceId, DataRoom)> {
+        let takes_writes = self.stores.iter().filter(|(_, store)| !store.is_stuck());
+        takes_writes.map(|(device, store)| (*device, store.room())).collect()
+    }
+
     /// The device with the most room.
     pub fn roomiest(&self) -> Option<DeviceId> {
-        let takes_writes = self.stores.iter().filter(|(_, store)| !store.is_stuck());
-        takes_writes.max_by_key(|(_, store)| store.room().free_bytes).map(|(device, _)| *device)
+        self.rooms().into_iter().max_by_key(|(_, room)| room.free_bytes).map(|(device, _)| device)
     }
 }

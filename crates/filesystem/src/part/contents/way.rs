@@ -1,12 +1,12 @@
-//! The way of a node to the contents of a volume: to the primary, which is found by the group.
+//! The way of a node to a data partition: to the primary, which is found by the group.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use env::{Env, Instant};
 use groups::Host;
+use manager::FilePartitionId;
 use net::{BoxFuture, Refusal, Request, Service};
-use types::FileVolumeId;
 
 use super::Contents;
 use super::member::{ContentKind, ContentMember};
@@ -14,7 +14,7 @@ use crate::asking::Way;
 use crate::asking::content::{Carried, ContentAnswer, ContentAsk, ContentDoor, LIMITS, Standing};
 use crate::data::copies::ask::{Change, ChangeWhat};
 use crate::data::copies::reign::{RecordDoor, Reign};
-use crate::data::{DataError, DataRoom};
+use crate::data::{DataError, PartitionRoom};
 use crate::part::leader::{Search, Told};
 
 /// `begins_by`: the asker waits no longer.
@@ -25,7 +25,7 @@ async fn answer_here(member: &ContentMember, ask: ContentAsk, begins_by: Instant
     let Some(reign) = member.reign() else { return not_primary(member) };
     match carry_out(&reign, ask, begins_by).await {
         Err(DataError::Unavailable(reason)) if reign.is_over() || reign.env().now() >= begins_by => Told::Unknown(reason),
-        answer => Told::Answer(Carried { answer, room: reign.room() }),
+        answer => Told::Answer(Carried { answer, room: member.room(&reign) }),
     }
 }
 
@@ -44,7 +44,7 @@ async fn standing(member: &ContentMember) -> Told<Carried> {
         return not_primary(member);
     }
     let reign = member.reign();
-    let room = reign.as_ref().map_or_else(DataRoom::default, |reign| reign.room());
+    let room = reign.as_ref().map_or_else(PartitionRoom::default, |reign| member.room(reign));
     let standing = Standing {
         record: door.record(),
         primary: reign.as_ref().map(|_| member.around().me),
@@ -65,14 +65,14 @@ async fn carry_out(reign: &Arc<Reign>, ask: ContentAsk, begins_by: Instant) -> R
     }
 }
 
-/// Serves the volumes whose primary this node is.
+/// Serves the data partitions whose primary this node is.
 pub struct ContentService(pub Arc<Contents>);
 
 impl Service for ContentService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let (volume, ask): (u32, ContentAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
-            let told = match self.0.member(FileVolumeId(volume)) {
+            let (partition, ask): (u32, ContentAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
+            let told = match self.0.member(FilePartitionId(partition)) {
                 Some(member) => answer_here(&member, ask, request.deadline).await,
                 None => Told::Elsewhere(None),
             };
@@ -81,7 +81,7 @@ impl Service for ContentService {
     }
 }
 
-/// The way to a volume's contents.
+/// The way to a data partition.
 pub struct ContentWay {
     search: Search,
     host: Arc<Host<ContentKind>>,
@@ -99,7 +99,7 @@ impl Way<ContentAsk, Carried> for ContentWay {
         let until = until.map_or(longest, |until| until.min(longest));
         let here = || async {
             let begins_by = until.min(self.env().now() + LIMITS.each);
-            match self.host.get(self.volume()) {
+            match self.host.get(self.number()) {
                 Some(member) => Some(answer_here(&member, asked.clone(), begins_by).await),
                 None => None,
             }
@@ -107,7 +107,7 @@ impl Way<ContentAsk, Carried> for ContentWay {
         self.search.ask(&asked, Some(until), here).await
     }
 
-    fn volume(&self) -> u32 {
+    fn number(&self) -> u32 {
         self.search.number()
     }
 
@@ -117,8 +117,9 @@ impl Way<ContentAsk, Carried> for ContentWay {
 }
 
 impl ContentDoor for ContentWay {
-    fn room_here(&self) -> Option<DataRoom> {
-        let reign = self.host.get(self.volume())?.reign()?;
-        Some(reign.room())
+    fn room_here(&self) -> Option<PartitionRoom> {
+        let member = self.host.get(self.number())?;
+        let reign = member.reign()?;
+        Some(member.room(&reign))
     }
 }

@@ -1,4 +1,4 @@
-//! What of a volume's list was given back and is not confirmed yet. A piece that can't be given back now holds up no other: its extent may be what a change
+//! What of a data partition's list was given back and is not confirmed yet. A piece that can't be given back now holds up no other: its extent may be what a change
 //! waits on for hours, and to give back others may be what ends that.
 //!
 //! ```text
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// So many pieces that failed are tried again in turn; with more the list waits for them.
 const MAX_FAILED: usize = 256;
 
-/// The pieces of one volume, while this node leads its tree.
+/// The pieces of one data partition, while this node leads its tree.
 #[derive(Debug, Default)]
 pub struct Tried {
     up_to: u64,

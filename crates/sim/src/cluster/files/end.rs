@@ -1,6 +1,6 @@
 //! When the faults are over: every node serves all volumes, and all that is in them is read at every node.
 
-use super::super::world::World;
+use super::super::world::{Running, World};
 use super::HALVES;
 use super::history::Number;
 use super::run::{LOOK, PATIENCE, await_mounted};
@@ -79,6 +79,15 @@ pub fn id_of(world: &World, volume: &Volume) -> Option<FileVolumeId> {
     world.running().iter().find_map(|node| Some(node.node.manager().snapshot().file_volume_named(&volume.name)?.id))
 }
 
+/// The numbers of a volume's data partitions.
+pub fn partitions_of(world: &World, volume: FileVolumeId) -> Vec<u32> {
+    let of = |node: &Running| {
+        let state = node.node.manager().snapshot();
+        Some(state.file_volume(volume)?.partitions.iter().map(|partition| partition.id.0).collect())
+    };
+    world.running().iter().find_map(of).unwrap_or_default()
+}
+
 /// A node's part of the file volumes.
 pub fn files_of(node: &node::Node) -> &Files {
     node.subsystem().expect("nodes of a topology with files run it")
@@ -103,14 +112,19 @@ async fn lack(world: &World, volume: &Volume) -> Option<String> {
     let Some(id) = id_of(world, volume) else { return Some("no node knows it".to_owned()) };
     let Some(node) = world.running().into_iter().next() else { return Some("no node runs".to_owned()) };
     let asked = node.node.clone();
-    let standing = world.ask_node(&node, None, async move { files_of(&asked).standing(id).await }).await;
-    let Ok(Some(Some(standing))) = standing else { return Some("its contents do not answer".to_owned()) };
+    let standings = world.ask_node(&node, None, async move { files_of(&asked).standings(id).await }).await;
+    let standings: Option<Vec<_>> = standings.ok().flatten().and_then(|told| told.into_iter().collect());
+    let Some(standings) = standings.filter(|told| !told.is_empty()) else {
+        return Some("its contents do not answer".to_owned());
+    };
     let devices: Vec<types::DeviceId> =
         world.hosts.lock().iter().filter(|host| !host.is_gone).flat_map(|host| host.ids.clone()).collect();
-    let record = &standing.record;
-    let is_whole = record.copies.len() == COPIES
-        && record.in_sync.len() == COPIES
-        && record.copies.values().all(|device| devices.contains(device))
-        && standing.is_serving;
-    (!is_whole).then(|| format!("{standing:?}"))
+    let is_whole = standings.iter().all(|standing| {
+        let record = &standing.record;
+        record.copies.len() == COPIES
+            && record.in_sync.len() == COPIES
+            && record.copies.values().all(|device| devices.contains(device))
+            && standing.is_serving
+    });
+    (!is_whole).then(|| format!("{standings:?}"))
 }

@@ -4,7 +4,7 @@
 
 use super::super::world::Running;
 use super::door::{Mount, point_of};
-use super::end::{files_of, id_of};
+use super::end::{files_of, id_of, partitions_of};
 use super::run::{LOOK, PATIENCE, ask};
 use super::user::{FileUser, Volume, place_at};
 use filesystem::ids::{ExtentId, Ino};
@@ -29,17 +29,18 @@ pub async fn check_space(user: &FileUser) -> Result<(), String> {
     Ok(())
 }
 
-/// The extents of a volume on all devices.
-fn extents_of(user: &FileUser, volume: FileVolumeId) -> BTreeSet<ExtentId> {
+/// The extents of a volume's data partitions on all devices.
+fn extents_of(user: &FileUser, partitions: &[u32]) -> BTreeSet<ExtentId> {
     let running = user.world.running();
     let all = running.iter().flat_map(|node| files_of(&node.node).extents());
-    all.map(|(_, extent)| extent.extent).filter(|extent| extent.partition == volume.0).collect()
+    all.map(|(_, extent)| extent.extent).filter(|extent| partitions.contains(&extent.partition)).collect()
 }
 
 /// All extents go that files have had.
 async fn check_files_go(user: &FileUser, volume: &Volume) -> Result<(), String> {
     let id = id_of(&user.world, volume).ok_or("no node knows it")?;
-    let all = extents_of(user, id);
+    let partitions = partitions_of(&user.world, id);
+    let all = extents_of(user, &partitions);
     let unnamed = unnamed(user, id, all.iter().copied().collect()).await?;
     let named: BTreeSet<ExtentId> = all.difference(&unnamed).copied().collect();
     user.histories.note(format_args!("{}: {} extents, {} without a file", volume.name, all.len(), unnamed.len()));
@@ -51,7 +52,7 @@ async fn check_files_go(user: &FileUser, volume: &Volume) -> Result<(), String> 
         ask(&user.world, number, &Ask::Unmount { point, how: UnmountHow::Force }).await?;
     }
     close_sessions(user, volume, id).await?;
-    await_gone(user, id, SESSIONS_END, |extent| named.contains(extent)).await
+    await_gone(user, &partitions, SESSIONS_END, |extent| named.contains(extent)).await
 }
 
 /// A tree as the first node reaches it.
@@ -107,20 +108,21 @@ async fn remove_files(user: &FileUser, volume: &Volume) -> Result<(), String> {
 /// Nothing is left of a volume that was removed.
 async fn check_volume_goes(user: &FileUser, volume: &Volume) -> Result<(), String> {
     let id = id_of(&user.world, volume).ok_or("no node knows it")?;
+    let partitions = partitions_of(&user.world, id);
     ask(&user.world, user.world.present()[0], &Ask::Remove { name: volume.name.clone() }).await?;
-    await_gone(user, id, PATIENCE, |_| true).await
+    await_gone(user, &partitions, PATIENCE, |_| true).await
 }
 
 /// Until these extents of a volume are gone.
 async fn await_gone(
     user: &FileUser,
-    volume: FileVolumeId,
+    partitions: &[u32],
     patience: Duration,
     which: impl Fn(&ExtentId) -> bool,
 ) -> Result<(), String> {
     let until = user.world.env.now() + patience;
     loop {
-        let left: Vec<ExtentId> = extents_of(user, volume).into_iter().filter(|extent| which(extent)).collect();
+        let left: Vec<ExtentId> = extents_of(user, partitions).into_iter().filter(|extent| which(extent)).collect();
         if left.is_empty() {
             return Ok(());
         }

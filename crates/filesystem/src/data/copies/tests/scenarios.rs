@@ -9,6 +9,7 @@ use types::NodeId;
 
 use super::random::heal;
 use super::world::{Damage, NODES, World};
+use crate::data::copies::CopyStore;
 use crate::data::copies::ask::{Change, ChangeWhat};
 use crate::data::copies::reign::Reign;
 use crate::data::{DataError, Extents};
@@ -65,6 +66,24 @@ fn a_third_copy_is_rebuilt_where_one_of_two_is_lost() {
         heal(&world, &env).await.expect("the third copy is rebuilt, then the lost one leaves, and is rebuilt too");
         let content = serving(&world).read(extent, 0, 2 * CONTENT.len()).await;
         assert_eq!(content.expect("content"), [CONTENT, CONTENT].concat());
+    });
+}
+
+/// Caught: a primary served extents of any partition on its device, so a guest of one volume could read and change the files of others.
+#[test]
+fn extents_of_other_partitions_are_refused() {
+    run(async |_, world| {
+        let own = extent_of(&world, CONTENT.to_vec()).await;
+        let other = ExtentId { partition: own.partition + 1, ..own };
+        let disk = world.disk(world.leader().expect("a leader"));
+        disk.create_as(other, Bytes::from_static(CONTENT)).await.expect("an extent");
+        let refused = DataError::NoExtent(other);
+        assert_eq!(serving(&world).read(other, 0, CONTENT.len()).await, Err(refused.clone()));
+        let remove = Change { extent: other, what: ChangeWhat::Remove };
+        assert_eq!(serving(&world).change(remove, soon(&world)).await, Err(refused));
+        assert_eq!(disk.read(other, 0, CONTENT.len()).await.expect("it is there"), CONTENT);
+        let used = serving(&world).room().used;
+        assert_eq!((used.extents, used.bytes), (1, BLOCK_BYTES), "nor are they counted");
     });
 }
 

@@ -19,7 +19,7 @@ use crate::data::copies::record::{Command, Record, RecordChange, RecordRefusal};
 use crate::data::copies::reign::{CommitError, Realm, RecordDoor, Reign, Ways};
 use crate::data::copies::{BlockSum, CopyStore, ExtentSums};
 use crate::data::memory::MemoryPartition;
-use crate::data::{DataError, DataRoom, Extents};
+use crate::data::{DataError, DataRoom, Extents, PartitionUse};
 use crate::ids::{BLOCK_BYTES, ExtentId};
 
 pub const PARTITION: u32 = 5;
@@ -253,6 +253,10 @@ impl Extents for SimStore {
 }
 
 impl CopyStore for SimStore {
+    fn used(&self, partition: u32) -> PartitionUse {
+        self.memory.used(partition)
+    }
+
     fn create_as(&self, extent: ExtentId, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
         Box::pin(self.after(self.memory.create_as(extent, data)))
     }

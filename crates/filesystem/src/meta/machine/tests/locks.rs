@@ -86,7 +86,9 @@ fn a_session_that_lost_its_locks_changes_no_content_before_it_knows() {
     for command in [size.clone(), commit] {
         assert_eq!(run_as(&mut tree, OTHER, command), Err(MetaError::LocksLost));
     }
-    let Ok(Found::Freed(freed)) = tree.machine.query(&Query::Freed { after: 0, most: 10 }) else { panic!() };
+    let Ok(Found::Freed(freed)) = tree.machine.query(&Query::Freed { partition: PARTITION, after: 0, most: 10 }) else {
+        panic!()
+    };
     assert_eq!(freed.len(), 1, "what was written for it is freed");
     let knows = Envelope { session: OTHER, locks_lost: 1, ..tree.envelope(size) };
     assert!(tree.machine.carry_out(&knows).is_ok());

@@ -156,7 +156,7 @@ fn beside(tree: &mut Tree, number: u64) {
         }
         2 => ask(session, Command::MakeUnnamed { parent: Ino::ROOT, new: new(Kind::File) }),
         3 => ask(MetaSession::LEADER, Command::LoseLocks { session }),
-        4 => ask(MetaSession::LEADER, Command::ConfirmFreed { up_to: number / 3 }),
+        4 => ask(MetaSession::LEADER, Command::ConfirmFreed { partition: PARTITION, up_to: number / 3 }),
         _ => ask(session, Command::CloseSession),
     }
 }

@@ -8,7 +8,9 @@ fn commit(tree: &mut Tree, ino: Ino, keys: Vec<ExtentKey>) -> Reply {
 }
 
 fn freed(tree: &Tree) -> Vec<FreedPiece> {
-    let Ok(Found::Freed(freed)) = tree.machine.query(&Query::Freed { after: 0, most: 100 }) else { panic!() };
+    let Ok(Found::Freed(freed)) = tree.machine.query(&Query::Freed { partition: PARTITION, after: 0, most: 100 }) else {
+        panic!()
+    };
     freed.into_iter().map(|Freed { what, .. }| what).collect()
 }
 
@@ -38,10 +40,30 @@ fn keys_join_and_are_freed() {
     truncate(&mut tree, ino, 0).unwrap();
     assert_eq!((tree.keys(ino), tree.machine.usage().bytes), (vec![], 0));
     assert_eq!(freed(&tree).len(), 2);
-    let behind = tree.machine.query(&Query::Freed { after: 1, most: 100 });
+    let behind = tree.machine.query(&Query::Freed { partition: PARTITION, after: 1, most: 100 });
     assert_eq!(behind.map(|found| matches!(found, Found::Freed(freed) if freed.len() == 1)), Ok(true));
-    tree.run(Command::ConfirmFreed { up_to: 1 }).unwrap();
+    tree.run(Command::ConfirmFreed { partition: PARTITION, up_to: 1 }).unwrap();
     assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 4096, len: 100 }]);
+}
+
+/// One data partition that is away holds up nothing of another.
+#[test]
+fn what_is_freed_is_a_list_of_each_partition() {
+    let mut tree = Tree::new();
+    let in_partition = |partition, key: ExtentKey| ExtentKey { extent: ExtentId { partition, ..key.extent }, ..key };
+    for (name, partition) in [("a", 300), ("b", 7), ("c", 300)] {
+        let ino = tree.make(Ino::ROOT, name, Kind::File).unwrap();
+        commit(&mut tree, ino, vec![in_partition(partition, key(0, 1, 0, 4096))]).unwrap();
+        truncate(&mut tree, ino, 0).unwrap();
+    }
+    assert_eq!(tree.machine.freed_partitions(), [7, 300]);
+    let numbers = |tree: &Tree, partition, after| match tree.machine.query(&Query::Freed { partition, after, most: 100 }) {
+        Ok(Found::Freed(freed)) => freed.into_iter().map(|freed| freed.number).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((numbers(&tree, 300, 0), numbers(&tree, 300, 1), numbers(&tree, 7, 0)), (vec![1, 3], vec![3], vec![2]));
+    tree.run(Command::ConfirmFreed { partition: 300, up_to: 3 }).unwrap();
+    assert_eq!((tree.machine.freed_partitions(), numbers(&tree, 7, 0)), (vec![7], vec![2]));
 }
 
 #[test]
