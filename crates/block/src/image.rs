@@ -42,6 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use bytes::Bytes;
 use env::{Env, Instant};
 use futures_util::future::join_all;
+use net::BoxFuture;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use subsystem::Latencies;
@@ -219,38 +220,40 @@ impl Image {
     /// Takes the image over with the view that the manager gave with the token: enters all its devices and learns their blobs.
     ///
     /// Afterwards the owner calls [`Image::tidy`] once: it finishes what an earlier holder left undone.
-    pub async fn open(outside: Outside, view: View) -> Result<Image, OpenError> {
-        lineage::check(&view).map_err(OpenError::Damaged)?;
-        if !view.size_bytes.is_multiple_of(SECTOR_BYTES) || view.size_bytes > MAX_BYTES {
-            return Err(OpenError::Damaged(format!("image {} can't have {} bytes", view.id, view.size_bytes)));
-        }
-        let below = below::load(&outside, view.parent).await?;
-        let lineage = Lineage::of(view.layer, &view.branches);
-        let used = view.devices.iter().chain(view.out.iter().map(|(device, _)| device)).copied();
-        let image = Image {
-            id: view.id,
-            token: view.token,
-            copies: view.copies,
-            epoch: AtomicU64::new(view.epoch.0),
-            below: Mutex::new(below),
-            seats: Seats::new(used),
-            state: Mutex::new(State::new(view, lineage)),
-            outside,
-            locks: RangeLocks::default(),
-            door: Semaphore::new(MAX_REQUESTS as usize),
-            gate: RwLock::default(),
-            standing: tokio::sync::Mutex::default(),
-            gone: Mutex::default(),
-            keeper: Notify::new(),
-            has_unequal: AtomicBool::new(false),
-            copied_bytes: AtomicU64::new(0),
-            latencies: ImageLatencies::default(),
-            tenure: Mutex::new(None),
-            admin: tokio::sync::Mutex::default(),
-            ended: AtomicU8::new(0),
-        };
-        image.take_over().await?;
-        Ok(image)
+    pub fn open(outside: Outside, view: View) -> BoxFuture<'static, Result<Image, OpenError>> {
+        Box::pin(async move {
+            lineage::check(&view).map_err(OpenError::Damaged)?;
+            if !view.size_bytes.is_multiple_of(SECTOR_BYTES) || view.size_bytes > MAX_BYTES {
+                return Err(OpenError::Damaged(format!("image {} can't have {} bytes", view.id, view.size_bytes)));
+            }
+            let below = below::load(&outside, view.parent).await?;
+            let lineage = Lineage::of(view.layer, &view.branches);
+            let used = view.devices.iter().chain(view.out.iter().map(|(device, _)| device)).copied();
+            let image = Image {
+                id: view.id,
+                token: view.token,
+                copies: view.copies,
+                epoch: AtomicU64::new(view.epoch.0),
+                below: Mutex::new(below),
+                seats: Seats::new(used),
+                state: Mutex::new(State::new(view, lineage)),
+                outside,
+                locks: RangeLocks::default(),
+                door: Semaphore::new(MAX_REQUESTS as usize),
+                gate: RwLock::default(),
+                standing: tokio::sync::Mutex::default(),
+                gone: Mutex::default(),
+                keeper: Notify::new(),
+                has_unequal: AtomicBool::new(false),
+                copied_bytes: AtomicU64::new(0),
+                latencies: ImageLatencies::default(),
+                tenure: Mutex::new(None),
+                admin: tokio::sync::Mutex::default(),
+                ended: AtomicU8::new(0),
+            };
+            image.take_over().await?;
+            Ok(image)
+        })
     }
 
     pub fn id(&self) -> ImageId {

@@ -43,6 +43,7 @@ use device::{Volume, VolumeError};
 use disk::BLOCK_BYTES;
 use env::Env;
 use format::blob_header::BLOB_STRIDE_BYTES;
+use net::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use types::{BlobId, DeviceId, ImageId};
@@ -86,35 +87,37 @@ pub struct ImageUse {
 
 impl BlobStore {
     /// Loads the headers of all blocks that have space.
-    pub async fn open(env: &Env, volume: Volume) -> Result<BlobStore, OpenStoreError> {
-        let block_count = layout::block_count(volume.byte_count());
-        if block_count == 0 {
-            let (device, bytes) = (volume.device(), volume.byte_count());
-            return Err(OpenStoreError::TooSmall { device, bytes, least: BLOB_STRIDE_BYTES });
-        }
-        let loaded = load::load(&volume, block_count).await?;
-        let counters = Counters::default();
-        counters.blocks_damaged.add(loaded.damaged.len() as u64);
-        counters.headers_fallen_back.add(loaded.fallen_back.len() as u64);
-        let mut table = Table::new(block_count, loaded.heads, loaded.damaged);
-        for block in loaded.lent.into_iter().filter(|block| table.is_free(*block)).collect::<Vec<_>>() {
-            if volume.is_reserved(STRIDES.block_start(block), BLOB_STRIDE_BYTES) {
-                table.make_ready(block);
+    pub fn open(env: &Env, volume: Volume) -> BoxFuture<'_, Result<BlobStore, OpenStoreError>> {
+        Box::pin(async move {
+            let block_count = layout::block_count(volume.byte_count());
+            if block_count == 0 {
+                let (device, bytes) = (volume.device(), volume.byte_count());
+                return Err(OpenStoreError::TooSmall { device, bytes, least: BLOB_STRIDE_BYTES });
             }
-            table.note_vacant(block);
-        }
-        let inner = Inner {
-            env: env.clone(),
-            volume,
-            block_count,
-            state: Mutex::new(State::new(table)),
-            space: tokio::sync::Mutex::default(),
-            changed: Notify::new(),
-            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
-            bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES / BLOCK_BYTES)),
-            counters,
-        };
-        Ok(BlobStore { inner: Arc::new(inner) })
+            let loaded = load::load(&volume, block_count).await?;
+            let counters = Counters::default();
+            counters.blocks_damaged.add(loaded.damaged.len() as u64);
+            counters.headers_fallen_back.add(loaded.fallen_back.len() as u64);
+            let mut table = Table::new(block_count, loaded.heads, loaded.damaged);
+            for block in loaded.lent.into_iter().filter(|block| table.is_free(*block)).collect::<Vec<_>>() {
+                if volume.is_reserved(STRIDES.block_start(block), BLOB_STRIDE_BYTES) {
+                    table.make_ready(block);
+                }
+                table.note_vacant(block);
+            }
+            let inner = Inner {
+                env: env.clone(),
+                volume,
+                block_count,
+                state: Mutex::new(State::new(table)),
+                space: tokio::sync::Mutex::default(),
+                changed: Notify::new(),
+                requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+                bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES / BLOCK_BYTES)),
+                counters,
+            };
+            Ok(BlobStore { inner: Arc::new(inner) })
+        })
     }
 
     /// As [`crate::stores::Stores::enter`] says. The caller has checked that the manager's state names the token.
@@ -207,15 +210,17 @@ impl BlobStore {
     }
 
     /// Refuses what would write from now on, and returns when all that was begun has ended: then the device may be sealed.
-    pub async fn close(&self) {
-        self.inner.state.lock().is_closed = true;
-        loop {
-            let changed = self.inner.changed.notified();
-            if self.inner.state.lock().is_idle() {
-                break;
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.inner.state.lock().is_closed = true;
+            loop {
+                let changed = self.inner.changed.notified();
+                if self.inner.state.lock().is_idle() {
+                    break;
+                }
+                changed.await;
             }
-            changed.await;
-        }
+        })
     }
 }
 

@@ -43,6 +43,7 @@ use std::time::Duration;
 use device::Volume;
 use env::Env;
 use format::chunk_id::{ChunkId, ShardId};
+use net::BoxFuture;
 use subsystem::AskedScrub;
 use tokio::sync::{Notify, Semaphore};
 use types::DeviceId;
@@ -79,31 +80,33 @@ struct Inner {
 
 impl BlockStore {
     /// Loads the fences and the headers of all blocks that have space.
-    pub async fn open(env: &Env, volume: Volume) -> Result<BlockStore, BlocksError> {
-        let block_count = layout::block_count(volume.byte_count());
-        if block_count == 0 {
-            let (device, bytes) = (volume.device(), volume.byte_count());
-            return Err(BlocksError::TooSmall { device, bytes, least: volume_bytes(1) });
-        }
-        let loaded = load::load(&volume, block_count).await?;
-        let machine = StorageNode::new(volume.device_uuid(), block_count, loaded.headers, loaded.fences.clone());
-        let counters = Counters::default();
-        counters.blocks_damaged.add((loaded.damaged.len() + loaded.condemned.len()) as u64);
-        counters.headers_fallen_back.add(loaded.fallen_back);
-        let inner = Inner {
-            env: env.clone(),
-            fences: Fences::new(volume.clone(), loaded.fences, loaded.sequence),
-            volume,
-            block_count,
-            ailing: Ailing::new(loaded.damaged, loaded.condemned),
-            work: parking_lot::Mutex::new(Work::new(machine, loaded.vacant)),
-            idle: Notify::new(),
-            reads: Semaphore::new(MAX_READS),
-            counters,
-            heat: Heat::default(),
-            asked_scrub: parking_lot::Mutex::default(),
-        };
-        Ok(BlockStore { inner: Arc::new(inner) })
+    pub fn open(env: &Env, volume: Volume) -> BoxFuture<'_, Result<BlockStore, BlocksError>> {
+        Box::pin(async move {
+            let block_count = layout::block_count(volume.byte_count());
+            if block_count == 0 {
+                let (device, bytes) = (volume.device(), volume.byte_count());
+                return Err(BlocksError::TooSmall { device, bytes, least: volume_bytes(1) });
+            }
+            let loaded = load::load(&volume, block_count).await?;
+            let machine = StorageNode::new(volume.device_uuid(), block_count, loaded.headers, loaded.fences.clone());
+            let counters = Counters::default();
+            counters.blocks_damaged.add((loaded.damaged.len() + loaded.condemned.len()) as u64);
+            counters.headers_fallen_back.add(loaded.fallen_back);
+            let inner = Inner {
+                env: env.clone(),
+                fences: Fences::new(volume.clone(), loaded.fences, loaded.sequence),
+                volume,
+                block_count,
+                ailing: Ailing::new(loaded.damaged, loaded.condemned),
+                work: parking_lot::Mutex::new(Work::new(machine, loaded.vacant)),
+                idle: Notify::new(),
+                reads: Semaphore::new(MAX_READS),
+                counters,
+                heat: Heat::default(),
+                asked_scrub: parking_lot::Mutex::default(),
+            };
+            Ok(BlockStore { inner: Arc::new(inner) })
+        })
     }
 
     /// Carries out a request about a chunk in a block. It goes on if the future is dropped after its first poll.
@@ -161,16 +164,18 @@ impl BlockStore {
     }
 
     /// Refuses what would write from now on, and returns when all that was begun has ended: then the device may be sealed.
-    pub async fn close(&self) {
-        self.inner.work.lock().is_closed = true;
-        loop {
-            let idle = self.inner.idle.notified();
-            if self.inner.work.lock().is_idle() {
-                break;
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.inner.work.lock().is_closed = true;
+            loop {
+                let idle = self.inner.idle.notified();
+                if self.inner.work.lock().is_idle() {
+                    break;
+                }
+                idle.await;
             }
-            idle.await;
-        }
-        self.inner.ailing.rest().await;
+            self.inner.ailing.rest().await;
+        })
     }
 }
 

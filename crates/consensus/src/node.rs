@@ -10,9 +10,12 @@
 //! - A node that comes back does not vote, nor stands for election, for [`LEADER_LEASE`]: what it promised to a leader before it
 //!   went down is not in its log, and the leader relies on it for reads.
 //! - A message for another node, or for a group that is not here, is refused.
+//!
+//! What other crates wait for is boxed here and in [`Core`]: Raft is compiled with this crate, and not once more with each crate that waits.
 
 mod serve;
 
+use net::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +31,7 @@ use wal::{AppendError, Failure};
 
 use crate::error::{OpenError, RemoveError, StartError};
 use crate::group::Group;
-use crate::id::{GroupId, NodeId};
+use crate::id::{GroupId, LogIndex, NodeId};
 use crate::inbox::Inbox;
 use crate::limits::{
     EARLY_SNAPSHOT_BYTES, HEARTBEAT_GATHERING, HEARTBEAT_INTERVAL, HOUSEKEEPING_INTERVAL, LEADER_LEASE, MAX_GROUPS,
@@ -91,30 +94,37 @@ pub struct Counters {
 
 impl Node {
     /// Opens a node on its log. Groups that stand in it run when they are started.
-    pub async fn open(env: &Env, node: NodeId, place: &LogPlace, transport: Arc<dyn Transport>) -> Result<Node, OpenError> {
-        let opened = SharedLog::open(env, node, place).await;
-        let log = opened.map_err(|cause| OpenError::Log { node, cause: Box::new(cause) })?;
-        let rows = Arc::clone(&place.rows);
-        forget_left_rows(rows.as_ref(), &log).map_err(|cause| OpenError::Rows { node, reason: cause.to_string() })?;
-        let inner = Inner {
-            env: env.clone(),
-            node,
-            log: log.clone(),
-            rows,
-            links: Links::new(env, node, transport),
-            inbox: Inbox::new(env),
-            groups: Mutex::default(),
-            tasks: Mutex::default(),
-            pressed: Notify::new(),
-        };
-        let node = Node { inner: Arc::new(inner) };
-        let tasks = [
-            env.spawn(log.keep_house()),
-            env.spawn(Arc::clone(&node.inner).send_heartbeats()),
-            env.spawn(Arc::clone(&node.inner).keep_groups()),
-        ];
-        node.inner.tasks.lock().extend(tasks);
-        Ok(node)
+    pub fn open<'a>(
+        env: &'a Env,
+        node: NodeId,
+        place: &'a LogPlace,
+        transport: Arc<dyn Transport>,
+    ) -> BoxFuture<'a, Result<Node, OpenError>> {
+        Box::pin(async move {
+            let opened = SharedLog::open(env, node, place).await;
+            let log = opened.map_err(|cause| OpenError::Log { node, cause: Box::new(cause) })?;
+            let rows = Arc::clone(&place.rows);
+            forget_left_rows(rows.as_ref(), &log).map_err(|cause| OpenError::Rows { node, reason: cause.to_string() })?;
+            let inner = Inner {
+                env: env.clone(),
+                node,
+                log: log.clone(),
+                rows,
+                links: Links::new(env, node, transport),
+                inbox: Inbox::new(env),
+                groups: Mutex::default(),
+                tasks: Mutex::default(),
+                pressed: Notify::new(),
+            };
+            let node = Node { inner: Arc::new(inner) };
+            let tasks = [
+                env.spawn(log.keep_house()),
+                env.spawn(Arc::clone(&node.inner).send_heartbeats()),
+                env.spawn(Arc::clone(&node.inner).keep_groups()),
+            ];
+            node.inner.tasks.lock().extend(tasks);
+            Ok(node)
+        })
     }
 
     pub fn id(&self) -> NodeId {
@@ -139,99 +149,116 @@ impl Node {
     /// Starts a group with a state machine in its first state: the log brings it to where it was. A group that is new to the log
     /// waits for members: from [`Group::initialize`], or from the leader that adds this node.
     pub async fn start_group<S: StateMachine>(&self, group: GroupId, machine: S) -> Result<Group<S>, StartError> {
-        let inner = &self.inner;
-        inner.take_slot(group)?;
         let machine = Arc::new(RwLock::new(machine));
         let (progress, applied) = watch::channel(None);
-        let log = inner.log.group(group);
-        let (is_silent, is_alone) = {
-            let state = log.state();
-            (state.may_have_promised(inner.node), state.is_alone(inner.node))
-        };
-        let erased: Arc<dyn ErasedMachine> = Arc::new(SharedMachine(Arc::clone(&machine)));
-        let opening = RaftMachine::open(log.clone(), erased, &inner.rows, progress);
-        let started = match opening.await {
-            Ok(machine) => Core::start(&inner.env, inner.node, group, log, inner.links.clone(), machine).await,
-            Err(error) => Err(error.to_string()),
-        };
-        let core = match started {
-            Ok(core) => core,
-            Err(reason) => {
-                inner.groups.lock().remove(&group);
-                return Err(StartError::Raft { group, reason });
-            }
-        };
-        let silent_until = is_silent.then(|| inner.env.now() + LEADER_LEASE);
-        inner.groups.lock().insert(group, Slot::Running(Member { core: core.clone(), silent_until }));
-        if let Some(silent_until) = silent_until {
-            let (core, env) = (core.clone(), inner.env.clone());
-            inner.env.spawn(async move {
-                env.sleep_until(silent_until).await;
-                core.become_electable();
-            });
-        } else if is_alone {
-            core.elect().await;
-        }
+        let core = self.start_core(group, Arc::new(SharedMachine(Arc::clone(&machine))), progress).await?;
         let proposals = Arc::new(Semaphore::new(MAX_PROPOSALS));
         Ok(Group { node: self.clone(), group, core, machine, applied, proposals })
     }
 
-    /// Stops a group on this node; its log stays.
-    pub async fn stop_group(&self, group: GroupId) {
-        let member = {
-            let mut groups = self.inner.groups.lock();
-            match groups.get(&group) {
-                Some(Slot::Running(member)) => {
-                    let member = member.clone();
-                    groups.insert(group, Slot::Busy);
-                    member
+    /// All of a start that does not know the machine's type.
+    fn start_core(
+        &self,
+        group: GroupId,
+        machine: Arc<dyn ErasedMachine>,
+        progress: watch::Sender<Option<LogIndex>>,
+    ) -> BoxFuture<'_, Result<Core, StartError>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            inner.take_slot(group)?;
+            let log = inner.log.group(group);
+            let (is_silent, is_alone) = {
+                let state = log.state();
+                (state.may_have_promised(inner.node), state.is_alone(inner.node))
+            };
+            let started = match RaftMachine::open(log.clone(), machine, &inner.rows, progress).await {
+                Ok(machine) => Core::start(&inner.env, inner.node, group, log, inner.links.clone(), machine).await,
+                Err(error) => Err(error.to_string()),
+            };
+            let core = match started {
+                Ok(core) => core,
+                Err(reason) => {
+                    inner.groups.lock().remove(&group);
+                    return Err(StartError::Raft { group, reason });
                 }
-                _ => return,
+            };
+            let silent_until = is_silent.then(|| inner.env.now() + LEADER_LEASE);
+            inner.groups.lock().insert(group, Slot::Running(Member { core: core.clone(), silent_until }));
+            if let Some(silent_until) = silent_until {
+                let (core, env) = (core.clone(), inner.env.clone());
+                inner.env.spawn(async move {
+                    env.sleep_until(silent_until).await;
+                    core.become_electable();
+                });
+            } else if is_alone {
+                core.elect().await;
             }
-        };
-        member.core.stop().await;
-        self.inner.groups.lock().remove(&group);
+            Ok(core)
+        })
+    }
+
+    /// Stops a group on this node; its log stays.
+    pub fn stop_group(&self, group: GroupId) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let member = {
+                let mut groups = self.inner.groups.lock();
+                match groups.get(&group) {
+                    Some(Slot::Running(member)) => {
+                        let member = member.clone();
+                        groups.insert(group, Slot::Busy);
+                        member
+                    }
+                    _ => return,
+                }
+            };
+            member.core.stop().await;
+            self.inner.groups.lock().remove(&group);
+        })
     }
 
     /// Stops a group and forgets it for good, also if nobody waits for the end. The group must not count on this node any more: its vote is
     /// forgotten, too.
-    pub async fn remove_group(&self, group: GroupId) -> Result<(), RemoveError> {
-        if !self.inner.log.groups().contains(&group) {
-            return Err(RemoveError::Unknown(group));
-        }
-        // In a task of its own: a group that was marked as removed and stayed in the log's list would hold its records, and could not say them again.
-        let node = self.clone();
-        let removal = self.inner.env.spawn(async move {
-            node.stop_group(group).await;
-            node.inner.log.remove(group).await?;
-            // A crash in between leaves rows of a group that the log does not know: the next start forgets them.
-            let rows = Arc::clone(&node.inner.rows);
-            let forgotten = aside(rows.persist_waits(), move || forget(rows.as_ref(), group)).await;
-            if let Err(error) = forgotten.and_then(|forgotten| forgotten) {
-                tracing::warn!(%group, %error, "rows of a group that was removed stay until the next start");
+    pub fn remove_group(&self, group: GroupId) -> BoxFuture<'_, Result<(), RemoveError>> {
+        Box::pin(async move {
+            if !self.inner.log.groups().contains(&group) {
+                return Err(RemoveError::Unknown(group));
             }
-            Ok(())
-        });
-        let ended = removal.await;
-        Ok(ended.unwrap_or_else(|_| Err(AppendError::Poisoned(Arc::new(Failure::Abandoned))))?)
+            // In a task of its own: a group that was marked as removed and stayed in the log's list would hold its records, and could not say them again.
+            let node = self.clone();
+            let removal = self.inner.env.spawn(async move {
+                node.stop_group(group).await;
+                node.inner.log.remove(group).await?;
+                // A crash in between leaves rows of a group that the log does not know: the next start forgets them.
+                let rows = Arc::clone(&node.inner.rows);
+                let forgotten = aside(rows.persist_waits(), move || forget(rows.as_ref(), group)).await;
+                if let Err(error) = forgotten.and_then(|forgotten| forgotten) {
+                    tracing::warn!(%group, %error, "rows of a group that was removed stay until the next start");
+                }
+                Ok(())
+            });
+            let ended = removal.await;
+            Ok(ended.unwrap_or_else(|_| Err(AppendError::Poisoned(Arc::new(Failure::Abandoned))))?)
+        })
     }
 
     /// Stops all groups and tasks. What was acknowledged stays in the log.
-    pub async fn shut_down(&self) {
-        let members: Vec<Member> = {
-            let mut groups = self.inner.groups.lock();
-            let running = groups.values().filter_map(|slot| match slot {
-                Slot::Running(member) => Some(member.clone()),
-                _ => None,
-            });
-            let running = running.collect();
-            groups.values_mut().for_each(|slot| *slot = Slot::ShutDown);
-            running
-        };
-        self.inner.log.close();
-        self.inner.tasks.lock().drain(..).for_each(|task| task.abort());
-        join_all(members.iter().map(|member| member.core.stop())).await;
-        self.inner.log.end_with_mark().await;
+    pub fn shut_down(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let members: Vec<Member> = {
+                let mut groups = self.inner.groups.lock();
+                let running = groups.values().filter_map(|slot| match slot {
+                    Slot::Running(member) => Some(member.clone()),
+                    _ => None,
+                });
+                let running = running.collect();
+                groups.values_mut().for_each(|slot| *slot = Slot::ShutDown);
+                running
+            };
+            self.inner.log.close();
+            self.inner.tasks.lock().drain(..).for_each(|task| task.abort());
+            join_all(members.iter().map(|member| member.core.stop())).await;
+            self.inner.log.end_with_mark().await;
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use format::superblock::notes::NotesKind;
 use format::superblock::{DeviceSecret, Superblock};
 use format::unit_table::VolumeOwner;
 use format::zone_header::{ZoneState, ZoneStream};
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use types::limits::UNIT_BYTES;
 use types::{Activation, CellId, ClusterId, DeviceId, DeviceUuid, Place, ZoneIndex};
@@ -57,39 +58,45 @@ pub struct AppendOrder {
 
 impl Device {
     /// Makes a device of a disk. What it held is lost.
-    pub async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) -> Result<DeviceUuid, FormatError> {
-        superblock_io::format(disk, env, options).await.map(|superblock| superblock.device_uuid)
+    pub fn format<'a>(
+        disk: &'a dyn Disk,
+        env: &'a Env,
+        options: &'a FormatOptions,
+    ) -> BoxFuture<'a, Result<DeviceUuid, FormatError>> {
+        Box::pin(async move { superblock_io::format(disk, env, options).await.map(|superblock| superblock.device_uuid) })
     }
 
     /// Whose device a disk is, without opening it: this only reads.
-    pub async fn identify(disk: &dyn Disk) -> Result<Superblock, OpenError> {
-        superblock_io::identify(disk).await
+    pub fn identify(disk: &dyn Disk) -> BoxFuture<'_, Result<Superblock, OpenError>> {
+        Box::pin(async move { superblock_io::identify(disk).await })
     }
 
     /// Opens a device: checks its identity, settles the zones that were open, and starts the background work. Needs a runtime.
-    pub async fn open(disk: Arc<dyn Disk>, env: &Env, config: DeviceConfig) -> Result<Device, OpenError> {
-        let superblock = superblock_io::load(&*disk).await?;
-        check_identity(&*disk, &superblock, &config)?;
-        let geometry = superblock.zone_region().and_then(Geometry::new);
-        let geometry = geometry.ok_or_else(|| OpenError::Geometry { device: disk.describe() })?;
-        let recovery = Recovery { disk: &disk, env, superblock: &superblock, geometry, is_told: AtomicBool::new(false) };
-        let lent = recovery.unit_table().await?;
-        let Found { entries, silent } = recovery.zones(lent.as_deref()).await?;
-        let book = ZoneBook::new(geometry, entries.clone());
-        let units = Units::new(&lent.unwrap_or_default());
-        let inner = Arc::new(Inner::new(disk, env, config, superblock, geometry, book, units));
-        units::repeat_table(&inner, &silent).await.map_err(|error| {
-            let reason = error.to_string();
-            OpenError::UnitTable { device: inner.disk.describe(), reason }
-        })?;
-        for (zone, entry) in geometry.zones().zip(&entries) {
-            if matches!(entry.doing, ZoneUse::Open | ZoneUse::Finished) {
-                inner.table.publish(zone, entry.activation, inner.seed(zone, entry.activation));
+    pub fn open(disk: Arc<dyn Disk>, env: &Env, config: DeviceConfig) -> BoxFuture<'_, Result<Device, OpenError>> {
+        Box::pin(async move {
+            let superblock = superblock_io::load(&*disk).await?;
+            check_identity(&*disk, &superblock, &config)?;
+            let geometry = superblock.zone_region().and_then(Geometry::new);
+            let geometry = geometry.ok_or_else(|| OpenError::Geometry { device: disk.describe() })?;
+            let recovery = Recovery { disk: &disk, env, superblock: &superblock, geometry, is_told: AtomicBool::new(false) };
+            let lent = recovery.unit_table().await?;
+            let Found { entries, silent } = recovery.zones(lent.as_deref()).await?;
+            let book = ZoneBook::new(geometry, entries.clone());
+            let units = Units::new(&lent.unwrap_or_default());
+            let inner = Arc::new(Inner::new(disk, env, config, superblock, geometry, book, units));
+            units::repeat_table(&inner, &silent).await.map_err(|error| {
+                let reason = error.to_string();
+                OpenError::UnitTable { device: inner.disk.describe(), reason }
+            })?;
+            for (zone, entry) in geometry.zones().zip(&entries) {
+                if matches!(entry.doing, ZoneUse::Open | ZoneUse::Finished) {
+                    inner.table.publish(zone, entry.activation, inner.seed(zone, entry.activation));
+                }
             }
-        }
-        prewrite::consider(&inner);
-        start_flushing(&inner);
-        Ok(Device { inner })
+            prewrite::consider(&inner);
+            start_flushing(&inner);
+            Ok(Device { inner })
+        })
     }
 
     pub fn id(&self) -> DeviceId {
@@ -263,11 +270,13 @@ impl Device {
     }
 
     /// Reads one zone from the medium and checks all of it, at most so fast; 0: no limit. For finished zones.
-    pub async fn scrub(&self, zone: ZoneIndex, bytes_per_second: u64) -> Result<ScrubReport, NoSuchZone> {
-        if zone.0 >= self.inner.geometry.zone_count() {
-            return Err(NoSuchZone(zone));
-        }
-        Ok(scrub::scrub(&self.inner, self.segment(zone, None), bytes_per_second).await)
+    pub fn scrub(&self, zone: ZoneIndex, bytes_per_second: u64) -> BoxFuture<'_, Result<ScrubReport, NoSuchZone>> {
+        Box::pin(async move {
+            if zone.0 >= self.inner.geometry.zone_count() {
+                return Err(NoSuchZone(zone));
+            }
+            Ok(scrub::scrub(&self.inner, self.segment(zone, None), bytes_per_second).await)
+        })
     }
 
     /// A lower bound, for each stream, of the position of every append that has not been placed yet: of all that are dispatched

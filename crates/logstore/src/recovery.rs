@@ -38,6 +38,7 @@ use format::manifest::Manifest;
 use format::name_entry::Row;
 use format::record::Space;
 use format::run_index::RunId;
+use net::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,28 +90,30 @@ pub enum OpenError {
 
 impl LogStore {
     /// [`LogStore::open_over`], over devices of this process to which nobody else writes.
-    pub async fn open(
+    pub fn open(
         config: LogStoreConfig,
         env: Env,
         manifests: Arc<dyn Manifests>,
         devices: Vec<Arc<Device>>,
         missing: &[DeviceId],
-    ) -> Result<LogStore, OpenError> {
-        let here = |device| -> Arc<dyn LogTarget> { Arc::new(LocalTarget::alone(device, &env)) };
-        let targets = devices.into_iter().map(here).collect();
-        LogStore::open_over(config, env, manifests, targets, missing).await
+    ) -> BoxFuture<'_, Result<LogStore, OpenError>> {
+        Box::pin(async move {
+            let here = |device| -> Arc<dyn LogTarget> { Arc::new(LocalTarget::alone(device, &env)) };
+            let targets = devices.into_iter().map(here).collect();
+            LogStore::open_over(config, env, manifests, targets, missing).await
+        })
     }
 
     /// Opens the engine over these targets: reads the checkpoint, walks the logs, decides what was under way. `missing` are
     /// devices of the cell that could not be opened.
-    pub async fn open_over(
+    pub fn open_over(
         config: LogStoreConfig,
         env: Env,
         manifests: Arc<dyn Manifests>,
         devices: Vec<Arc<dyn LogTarget>>,
         missing: &[DeviceId],
-    ) -> Result<LogStore, OpenError> {
-        LogStore::open_with(config, env, manifests, devices, missing, None).await
+    ) -> BoxFuture<'_, Result<LogStore, OpenError>> {
+        Box::pin(async move { LogStore::open_with(config, env, manifests, devices, missing, None).await })
     }
 
     /// Begins with the checkpoint, or, if that was lost with a device that is gone for good, without it.
@@ -211,46 +214,51 @@ impl LogStore {
 
     /// Opens the engine of a gateway that founds its cell anew: nobody else lives who knows what was acknowledged, so that it decides
     /// everything by what stands on the devices. They are fenced against all former gateways and drained.
-    pub async fn found(
+    pub fn found(
         config: LogStoreConfig,
         env: Env,
         manifests: Arc<dyn Manifests>,
         devices: Vec<Arc<dyn LogTarget>>,
         missing: &[DeviceId],
         setup: MemberSetup,
-    ) -> Result<LogStore, OpenError> {
-        LogStore::open_with(config, env, manifests, devices, missing, Some(setup)).await
+    ) -> BoxFuture<'_, Result<LogStore, OpenError>> {
+        Box::pin(async move { LogStore::open_with(config, env, manifests, devices, missing, Some(setup)).await })
     }
 
     /// Opens the engine of a gateway that joins others. It serves nothing before [`LogStore::join`] has returned.
-    pub async fn joining(
+    pub fn joining(
         config: LogStoreConfig,
         env: Env,
         manifests: Arc<dyn Manifests>,
         devices: Vec<Arc<dyn LogTarget>>,
         setup: MemberSetup,
-    ) -> Result<LogStore, OpenError> {
-        check_form(&config)?;
-        let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
-        let mut manifest = Manifest { cell: config.cell, ..Manifest::default() };
-        manifest.next.run = RunId(1);
-        let (table, undecidable) = (setup.first.table.clone(), Undecidable::default());
-        let (epoch, copies, setup) = (Epoch(1), MAX_REPLICAS, Some(setup));
-        let parts = Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
-        let inner = parts.assemble(true, true)?;
-        if let Some(member) = &inner.member {
-            inner.change_links(member, member.view().view());
-            inner.greet(member, &member.view(), &[]);
-        }
-        Ok(LogStore { inner })
+    ) -> BoxFuture<'static, Result<LogStore, OpenError>> {
+        Box::pin(async move {
+            check_form(&config)?;
+            let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
+            let mut manifest = Manifest { cell: config.cell, ..Manifest::default() };
+            manifest.next.run = RunId(1);
+            let (table, undecidable) = (setup.first.table.clone(), Undecidable::default());
+            let (epoch, copies, setup) = (Epoch(1), MAX_REPLICAS, Some(setup));
+            let parts =
+                Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
+            let inner = parts.assemble(true, true)?;
+            if let Some(member) = &inner.member {
+                inner.change_links(member, member.view().view());
+                inner.greet(member, &member.view(), &[]);
+            }
+            Ok(LogStore { inner })
+        })
     }
 
     /// Writes a last checkpoint, so that the next start has little to walk. Nothing is lost without it.
-    pub async fn close(&self) {
-        if self.inner.undecidable.is_unreadable() {
-            return;
-        }
-        self.inner.background.stop().await;
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.inner.undecidable.is_unreadable() {
+                return;
+            }
+            self.inner.background.stop().await;
+        })
     }
 }
 

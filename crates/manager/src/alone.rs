@@ -18,7 +18,7 @@ use env::Env;
 use kv::Kv;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use wal::{AppendError, Lsn, OpenOptions, SegmentStore, Wal};
+use wal::{AppendError, Lsn, OpenOptions, Pending, SegmentStore, Wal};
 
 use crate::command::{Command, apply_noting, replay};
 use crate::entry::EntryKey;
@@ -125,6 +125,15 @@ impl Alone {
             core.waiting.push_back(Waiting { index, carry_out });
             pending
         };
+        self.follow(pending);
+        match replied.await {
+            Ok(outcome) => outcome.map_err(ManagerError::Refused),
+            Err(_) => Err(self.core.lock().failure.clone().unwrap_or(ProposeError::Abandoned).into()),
+        }
+    }
+
+    /// Applies a command once it is durable.
+    fn follow(self: &Arc<Self>, pending: Pending) {
         let alone = Arc::clone(self);
         self.env.spawn(async move {
             match pending.await {
@@ -132,11 +141,8 @@ impl Alone {
                 Err(error) => alone.fail(propose_error(error)),
             }
         });
-        match replied.await {
-            Ok(outcome) => outcome.map_err(ManagerError::Refused),
-            Err(_) => Err(self.core.lock().failure.clone().unwrap_or(ProposeError::Abandoned).into()),
-        }
     }
+
     /// Applies all commands that are durable by now.
     fn apply_durable(self: &Arc<Self>) {
         let mut tell = Vec::new();

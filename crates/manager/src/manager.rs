@@ -20,6 +20,7 @@ use disk::{SimDisk, SimOptions};
 use env::Env;
 use env::watch;
 use kv::{FjallKv, Kv, MemoryKv};
+use net::BoxFuture;
 use types::DeviceId;
 use wal::{FolderStore, Lsn, RegionStore, SegmentStore};
 
@@ -76,50 +77,56 @@ pub(crate) enum Backing {
 
 impl Manager {
     /// Opens the manager in `folder`, which is made if absent.
-    pub async fn open(env: &Env, folder: &Path) -> Result<Manager, OpenError> {
-        Manager::open_on(env, open_log(env, folder)?, open_state(folder)?).await
+    pub fn open<'a>(env: &'a Env, folder: &'a Path) -> BoxFuture<'a, Result<Manager, OpenError>> {
+        Box::pin(async move { Manager::open_on(env, open_log(env, folder)?, open_state(folder)?).await })
     }
 
     /// A manager that ends with its process, for tests.
-    pub async fn open_in_memory(env: &Env) -> Result<Manager, OpenError> {
-        let size_bytes = LOG_SEGMENT_BYTES * MEMORY_LOG_SEGMENTS as u64;
-        let options = SimOptions { size_bytes, capacity_bytes: Some(size_bytes), ..SimOptions::default() };
-        let disk = Arc::new(SimDisk::new(env, options));
-        let store = RegionStore::new(disk, 0, LOG_SEGMENT_BYTES, MEMORY_LOG_SEGMENTS);
-        Manager::open_on(env, Arc::new(store), Arc::new(MemoryKv::new())).await
+    pub fn open_in_memory(env: &Env) -> BoxFuture<'_, Result<Manager, OpenError>> {
+        Box::pin(async move {
+            let size_bytes = LOG_SEGMENT_BYTES * MEMORY_LOG_SEGMENTS as u64;
+            let options = SimOptions { size_bytes, capacity_bytes: Some(size_bytes), ..SimOptions::default() };
+            let disk = Arc::new(SimDisk::new(env, options));
+            let store = RegionStore::new(disk, 0, LOG_SEGMENT_BYTES, MEMORY_LOG_SEGMENTS);
+            Manager::open_on(env, Arc::new(store), Arc::new(MemoryKv::new())).await
+        })
     }
 
     /// Opens the manager on a log and a state: reads the state, then applies what the log has beyond it.
-    pub async fn open_on(env: &Env, store: Arc<dyn SegmentStore>, kv: Arc<dyn Kv>) -> Result<Manager, OpenError> {
-        let state = table::load(kv.as_ref())?;
-        Ok(Manager::alone(env, Alone::start(env, store, kv, state, Lsn::FIRST).await?))
+    pub fn open_on(env: &Env, store: Arc<dyn SegmentStore>, kv: Arc<dyn Kv>) -> BoxFuture<'_, Result<Manager, OpenError>> {
+        Box::pin(async move {
+            let state = table::load(kv.as_ref())?;
+            Ok(Manager::alone(env, Alone::start(env, store, kv, state, Lsn::FIRST).await?))
+        })
     }
 
     /// Makes a manager in an empty `folder` from a copy of a state ([`Snapshot::export`]).
-    pub async fn import(env: &Env, folder: &Path, copy: &[u8]) -> Result<Manager, ImportError> {
-        Manager::import_on(env, open_log(env, folder)?, open_state(folder)?, copy).await
+    pub fn import<'a>(env: &'a Env, folder: &'a Path, copy: &'a [u8]) -> BoxFuture<'a, Result<Manager, ImportError>> {
+        Box::pin(async move { Manager::import_on(env, open_log(env, folder)?, open_state(folder)?, copy).await })
     }
 
     /// As [`Manager::import`], on an empty log and an empty state.
-    pub async fn import_on(
-        env: &Env,
+    pub fn import_on<'a>(
+        env: &'a Env,
         store: Arc<dyn SegmentStore>,
         kv: Arc<dyn Kv>,
-        copy: &[u8],
-    ) -> Result<Manager, ImportError> {
-        let found = table::load(kv.as_ref()).map_err(OpenError::from)?;
-        if found != Snapshot::default() {
-            return Err(ImportError::NotEmpty { applied: found.applied });
-        }
-        let state = Snapshot::from_export(copy)?.skip_lost().map_err(DecodeExportError::from)?;
-        // The log comes first: one that begins after the copy, with an empty state beside it, is refused by `open`, and
-        // importing again goes on from there. The other way round a state would stand beside a log that lacks its past.
-        let next = Lsn(state.applied.0).next();
-        let imported = table::batch(&state, table::all_entries(&state));
-        let manager = Manager::alone(env, Alone::start(env, store, Arc::clone(&kv), state, next).await?);
-        kv.commit(imported).map_err(OpenError::from)?;
-        kv.persist().map_err(OpenError::from)?;
-        Ok(manager)
+        copy: &'a [u8],
+    ) -> BoxFuture<'a, Result<Manager, ImportError>> {
+        Box::pin(async move {
+            let found = table::load(kv.as_ref()).map_err(OpenError::from)?;
+            if found != Snapshot::default() {
+                return Err(ImportError::NotEmpty { applied: found.applied });
+            }
+            let state = Snapshot::from_export(copy)?.skip_lost().map_err(DecodeExportError::from)?;
+            // The log comes first: one that begins after the copy, with an empty state beside it, is refused by `open`, and
+            // importing again goes on from there. The other way round a state would stand beside a log that lacks its past.
+            let next = Lsn(state.applied.0).next();
+            let imported = table::batch(&state, table::all_entries(&state));
+            let manager = Manager::alone(env, Alone::start(env, store, Arc::clone(&kv), state, next).await?);
+            kv.commit(imported).map_err(OpenError::from)?;
+            kv.persist().map_err(OpenError::from)?;
+            Ok(manager)
+        })
     }
 
     /// Opens this member of a manager whose members agree through consensus, on the node that holds its log. Its state is that of
@@ -127,32 +134,34 @@ impl Manager {
     ///
     /// A new group waits for [`Manager::form`] on one of its first members, or [`Manager::join`] on those that come later. Whatever serves
     /// the node's address must serve [`Manager::service`] too.
-    pub async fn open_replicated(
-        env: &Env,
-        node: &consensus::Node,
+    pub fn open_replicated<'a>(
+        env: &'a Env,
+        node: &'a consensus::Node,
         options: ReplicatedOptions,
-    ) -> Result<Manager, OpenReplicatedError> {
-        Ok(Manager::of_group(env, Replicated::open(env, node, options, Snapshot::default()).await?))
+    ) -> BoxFuture<'a, Result<Manager, OpenReplicatedError>> {
+        Box::pin(async move { Ok(Manager::of_group(env, Replicated::open(env, node, options, Snapshot::default()).await?)) })
     }
 
     /// Makes a manager of one member on a node whose log is empty, from a copy of a state ([`Snapshot::export`]). Returns when a start of
     /// that node finds the state in its log.
-    pub async fn import_replicated(
-        env: &Env,
-        node: &consensus::Node,
+    pub fn import_replicated<'a>(
+        env: &'a Env,
+        node: &'a consensus::Node,
         options: ReplicatedOptions,
-        address: &str,
-        copy: &[u8],
-    ) -> Result<Manager, ImportReplicatedError> {
-        let state = Snapshot::from_export(copy)?.skip_lost().map_err(DecodeExportError::from)?;
-        let replicated = Replicated::open(env, node, options, state).await?;
-        replicated.form(&[(node.id(), address.to_owned())].into()).await?;
-        let manager = Manager::of_group(env, Arc::clone(&replicated));
-        while manager.fresh().await.is_err() {
-            env.sleep(LEAD_LOOK).await;
-        }
-        replicated.snapshot_now().await;
-        Ok(manager)
+        address: &'a str,
+        copy: &'a [u8],
+    ) -> BoxFuture<'a, Result<Manager, ImportReplicatedError>> {
+        Box::pin(async move {
+            let state = Snapshot::from_export(copy)?.skip_lost().map_err(DecodeExportError::from)?;
+            let replicated = Replicated::open(env, node, options, state).await?;
+            replicated.form(&[(node.id(), address.to_owned())].into()).await?;
+            let manager = Manager::of_group(env, Arc::clone(&replicated));
+            while manager.fresh().await.is_err() {
+                env.sleep(LEAD_LOOK).await;
+            }
+            replicated.snapshot_now().await;
+            Ok(manager)
+        })
     }
 
     fn of_group(env: &Env, replicated: Arc<Replicated>) -> Manager {
@@ -195,14 +204,16 @@ impl Manager {
     }
 
     /// Makes the state durable by itself and shortens the log. Nothing depends on it; a start after it replays less.
-    pub async fn persist(&self) -> Result<(), ProposeError> {
-        match &self.inner.backing {
-            Backing::Alone(alone) => alone.persist().await,
-            Backing::Replicated(replicated) => {
-                replicated.persist().await;
-                Ok(())
+    pub fn persist(&self) -> BoxFuture<'_, Result<(), ProposeError>> {
+        Box::pin(async move {
+            match &self.inner.backing {
+                Backing::Alone(alone) => alone.persist().await,
+                Backing::Replicated(replicated) => {
+                    replicated.persist().await;
+                    Ok(())
+                }
             }
-        }
+        })
     }
 
     /// Why a manager that is alone takes no more commands until it is opened anew, if so. Of one of several members

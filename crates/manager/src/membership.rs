@@ -52,12 +52,14 @@ pub fn member_id(identity: NodeIdentity) -> NodeId {
 
 impl Manager {
     /// Returns when [`Manager::snapshot`] holds everything that was acknowledged before the call, by whichever member.
-    pub async fn fresh(&self) -> Result<(), FreshError> {
-        self.inner.asked.freshenings.fetch_add(1, Ordering::Relaxed);
-        match &self.inner.backing {
-            Backing::Alone(alone) => alone.failure().map_or(Ok(()), |failure| Err(FreshError::Failed(failure))),
-            Backing::Replicated(replicated) => replicated.fresh().await,
-        }
+    pub fn fresh(&self) -> BoxFuture<'_, Result<(), FreshError>> {
+        Box::pin(async move {
+            self.inner.asked.freshenings.fetch_add(1, Ordering::Relaxed);
+            match &self.inner.backing {
+                Backing::Alone(alone) => alone.failure().map_or(Ok(()), |failure| Err(FreshError::Failed(failure))),
+                Backing::Replicated(replicated) => replicated.fresh().await,
+            }
+        })
     }
 
     /// Returns if this member leads and nobody else can at this moment. A quorum has said so within the leader's lease, or says so now.
@@ -111,16 +113,18 @@ impl Manager {
 
     /// Begins a new group with these members, whose managers are open. Called once in a cluster's life, on one of them; doing it on all
     /// with the same members is safe.
-    pub async fn form(&self, members: &BTreeMap<NodeId, String>) -> Result<(), MembershipError> {
-        self.members()?.form(members).await
+    pub fn form<'a>(&'a self, members: &'a BTreeMap<NodeId, String>) -> BoxFuture<'a, Result<(), MembershipError>> {
+        Box::pin(async move { self.members()?.form(members).await })
     }
 
     /// Makes this node a member of the group that `via` belongs to; others reach it at `address`. A learner becomes a voter by joining as
     /// one. A voter does not become a learner.
-    pub async fn join(&self, via: &Peer, address: &str, role: MemberRole) -> Result<(), MembershipError> {
-        let replicated = self.members()?;
-        let change = MemberChange::Add { node: replicated.id(), address: address.to_owned(), role };
-        replicated.change_members(change, Some(via)).await
+    pub fn join<'a>(&'a self, via: &'a Peer, address: &'a str, role: MemberRole) -> BoxFuture<'a, Result<(), MembershipError>> {
+        Box::pin(async move {
+            let replicated = self.members()?;
+            let change = MemberChange::Add { node: replicated.id(), address: address.to_owned(), role };
+            replicated.change_members(change, Some(via)).await
+        })
     }
 
     /// Makes a node, whose manager is open, a learner and then a voter. Asked of any member.

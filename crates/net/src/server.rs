@@ -1,7 +1,7 @@
 //! Serving requests: connections are accepted up to a limit, requests of each are begun in order up to a limit, and a peer that takes no answers
 //! is read no further.
 
-use crate::call::{Refusal, Request, Service};
+use crate::call::{BoxFuture, Refusal, Request, Service};
 use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
 use crate::guests::Guests;
@@ -35,51 +35,53 @@ pub(crate) const RIDE_TIME: Duration = Duration::from_millis(1);
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 
 /// Serves connections until the future is dropped; then all of them end.
-pub async fn serve(env: Env, listener: Box<dyn Listener>, service: Arc<dyn Service>, identity: Identity) {
-    serve_with_guests(env, listener, service, identity, None).await;
+pub fn serve(env: Env, listener: Box<dyn Listener>, service: Arc<dyn Service>, identity: Identity) -> BoxFuture<'static, ()> {
+    serve_with_guests(env, listener, service, identity, None)
 }
 
 /// As [`serve`], and to guests what is theirs.
-pub async fn serve_with_guests(
+pub fn serve_with_guests(
     env: Env,
     mut listener: Box<dyn Listener>,
     service: Arc<dyn Service>,
     identity: Identity,
     guests: Option<Arc<dyn Guests>>,
-) {
-    // Those of strangers, who have not shown that they are of the cluster, take no place among the others.
-    let (mut greetings, mut connections, mut guests_here) = (Handshakes::new(), JoinSet::new(), JoinSet::new());
-    let address = listener.address();
-    loop {
-        tokio::select! {
-            biased;
-            Some(greeted) = greetings.next() => match greeted {
-                Ok(Greeted { reader, writer, service: None }) => {
-                    let connection = serve_connection(env.clone(), reader, writer, service.clone());
-                    connections.spawn(env.within(connection));
-                }
-                Ok(Greeted { reader, writer, service: Some(of_guest) }) if guests_here.len() < MAX_GUESTS => {
-                    guests_here.spawn(env.within(serve_connection(env.clone(), reader, writer, of_guest)));
-                }
-                Ok(Greeted { .. }) => tracing::warn!(address, "a guest is refused: {MAX_GUESTS} are connected"),
-                Err(ConnectionError::Closed) => {}
-                Err(error) => tracing::info!(address, %error, "a connection is refused"),
-            },
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok(stream) => {
-                    let (greeter, guests) = (env.clone(), guests.clone());
-                    let greeting = async move { greet(&greeter, stream, identity, End::Acceptor(guests.as_deref())).await };
-                    greetings.begin(&address, env.within(greeting));
-                }
-                Err(error) => {
-                    tracing::warn!(address, %error, "a connection was not accepted");
-                    env.sleep(ACCEPT_WAIT).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
-            Some(_) = guests_here.join_next() => {}
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        // Those of strangers, who have not shown that they are of the cluster, take no place among the others.
+        let (mut greetings, mut connections, mut guests_here) = (Handshakes::new(), JoinSet::new(), JoinSet::new());
+        let address = listener.address();
+        loop {
+            tokio::select! {
+                biased;
+                Some(greeted) = greetings.next() => match greeted {
+                    Ok(Greeted { reader, writer, service: None }) => {
+                        let connection = serve_connection(env.clone(), reader, writer, service.clone());
+                        connections.spawn(env.within(connection));
+                    }
+                    Ok(Greeted { reader, writer, service: Some(of_guest) }) if guests_here.len() < MAX_GUESTS => {
+                        guests_here.spawn(env.within(serve_connection(env.clone(), reader, writer, of_guest)));
+                    }
+                    Ok(Greeted { .. }) => tracing::warn!(address, "a guest is refused: {MAX_GUESTS} are connected"),
+                    Err(ConnectionError::Closed) => {}
+                    Err(error) => tracing::info!(address, %error, "a connection is refused"),
+                },
+                accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                    Ok(stream) => {
+                        let (greeter, guests) = (env.clone(), guests.clone());
+                        let greeting = async move { greet(&greeter, stream, identity, End::Acceptor(guests.as_deref())).await };
+                        greetings.begin(&address, env.within(greeting));
+                    }
+                    Err(error) => {
+                        tracing::warn!(address, %error, "a connection was not accepted");
+                        env.sleep(ACCEPT_WAIT).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+                Some(_) = guests_here.join_next() => {}
+            }
         }
-    }
+    })
 }
 
 async fn serve_connection(env: Env, reader: FrameReader, writer: FrameWriter, service: Arc<dyn Service>) {

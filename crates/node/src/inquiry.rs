@@ -247,9 +247,15 @@ impl Applicant {
 }
 
 /// Asks a member. An outer error: it can't tell.
-pub async fn inquire(env: &Env, member: &dyn Caller, question: Bytes) -> Result<Result<(), String>, CallError> {
-    let answer = member.call(question, env.now() + INQUIRY_PATIENCE).await?;
-    Ok(verdict(&answer))
+pub fn inquire<'a>(
+    env: &'a Env,
+    member: &'a dyn Caller,
+    question: Bytes,
+) -> BoxFuture<'a, Result<Result<(), String>, CallError>> {
+    Box::pin(async move {
+        let answer = member.call(question, env.now() + INQUIRY_PATIENCE).await?;
+        Ok(verdict(&answer))
+    })
 }
 
 /// What an answer says that is empty if all is well, and else the reason why not.
@@ -261,9 +267,11 @@ pub(crate) fn verdict(answer: &[u8]) -> Result<(), String> {
 }
 
 /// Whether a node with this identity answers there. `caller` leads to the node, not to one of its services.
-pub async fn answers_as(env: &Env, caller: &dyn Caller, identity: NodeIdentity) -> bool {
-    let answer = caller.call(crate::ping(), env.now() + WHO_PATIENCE).await;
-    answer.is_ok_and(|answer| answer == identity.0[..])
+pub fn answers_as<'a>(env: &'a Env, caller: &'a dyn Caller, identity: NodeIdentity) -> BoxFuture<'a, bool> {
+    Box::pin(async move {
+        let answer = caller.call(crate::ping(), env.now() + WHO_PATIENCE).await;
+        answer.is_ok_and(|answer| answer == identity.0[..])
+    })
 }
 
 /// Refuses to go on if another process answers with this node's identity where the manager says that the node is.

@@ -49,7 +49,7 @@ mod tests;
 
 pub use error::NodeError;
 pub use inquiry::{Applicant, answers_as, inquire};
-pub use node::{Node, NodeOptions, NodeStatus, OpenNode};
+pub use node::{Node, NodeOptions, NodeStatus, Note, OpenNode};
 pub use remove::{Removed, remove};
 pub use roles::{Role, Roles, UnknownRole};
 pub use settle::{Drain, Unsettled};

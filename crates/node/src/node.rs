@@ -141,64 +141,66 @@ impl Service for Services {
     }
 }
 
+/// What is done once a node is a member of the manager; why it failed.
+pub type Note<'a> = Box<dyn FnOnce() -> Result<(), String> + Send + 'a>;
+
 impl Node {
     /// Opens a node's part of the manager, listens, and waits until the node is registered.
-    pub async fn open(env: &Env, options: NodeOptions) -> Result<OpenNode, NodeError> {
-        Node::open_noting(env, options, || Ok(())).await
+    pub fn open(env: &Env, options: NodeOptions) -> BoxFuture<'_, Result<OpenNode, NodeError>> {
+        Node::open_noting(env, options, Box::new(|| Ok(())))
     }
 
     /// The same; `note` is called as soon as the node is a member of the manager. What it writes down must say at every later start that
     /// this log has to be there: a node that begins with an empty one under the same identity forgets what it has voted for. To be
     /// registered may take long, until a majority is there.
-    pub async fn open_noting(
-        env: &Env,
-        options: NodeOptions,
-        note: impl FnOnce() -> Result<(), String> + Send,
-    ) -> Result<OpenNode, NodeError> {
-        let NodeOptions { network, identity, log, register, roles, via, is_sole, guests } = options;
-        let me = member_id(register.identity);
-        let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
-        let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
-        // Whatever else stands in the log, who changes the cluster must be able to.
-        let log = LogPlace { favoured: Some(MANAGER_GROUP), ..log };
-        let member = consensus::Node::open(env, me, &log, tagged(ServiceTag::CONSENSUS)).await?;
-        let options = ReplicatedOptions { group: MANAGER_GROUP, transport: tagged(ServiceTag::MANAGER) };
-        let manager = Arc::new(Manager::open_replicated(env, &member, options).await?);
-        let oversight = Oversight::new(env, &manager, LeaseTerms::default());
-        let services = Arc::new(Services::default());
-        let told = Told::default();
-        let here = Here { env: env.clone(), manager: manager.clone(), identity: register.identity, told: told.clone() };
-        let router = Router::new()
-            .with(ServiceTag::CONSENSUS, member.service())
-            .with(ServiceTag::MANAGER, manager.service())
-            .with(ServiceTag::PINGS, Arc::new(here))
-            .with(ServiceTag::HEARTBEATS, Arc::new(HeartbeatService(oversight.clone())))
-            .otherwise(services.clone());
-        let address = register.address.clone();
-        let listener = network.listen(&address).await;
-        let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
-        let listening = env.spawn(net::serve_with_guests(env.clone(), listener, Arc::new(router), identity, guests));
-        let tasks = vec![Ending(listening), Ending(env.spawn(oversight.run()))];
-        let callers = Callers::new(env, network.clone(), identity);
-        let to = |address: &str| -> Arc<dyn Caller> { Arc::new(RemoteCaller::new(env, network.clone(), address, identity)) };
-        take_part(env, &manager, (me, member_role(&roles)), &register, &via, &to).await?;
-        note().map_err(NodeError::Noting)?;
-        refuse_twin(env, &manager, &register, &to).await?;
-        let id = register_node(env, &manager, &register, &via, &to).await?;
-        let env = env.clone();
-        Ok(OpenNode {
-            env,
-            callers,
-            manager,
-            register,
-            roles,
-            services,
-            member,
-            id,
-            told,
-            is_sole,
-            tasks,
-            vitals: Arc::default(),
+    pub fn open_noting<'a>(env: &'a Env, options: NodeOptions, note: Note<'a>) -> BoxFuture<'a, Result<OpenNode, NodeError>> {
+        Box::pin(async move {
+            let NodeOptions { network, identity, log, register, roles, via, is_sole, guests } = options;
+            let me = member_id(register.identity);
+            let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
+            let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
+            // Whatever else stands in the log, who changes the cluster must be able to.
+            let log = LogPlace { favoured: Some(MANAGER_GROUP), ..log };
+            let member = consensus::Node::open(env, me, &log, tagged(ServiceTag::CONSENSUS)).await?;
+            let options = ReplicatedOptions { group: MANAGER_GROUP, transport: tagged(ServiceTag::MANAGER) };
+            let manager = Arc::new(Manager::open_replicated(env, &member, options).await?);
+            let oversight = Oversight::new(env, &manager, LeaseTerms::default());
+            let services = Arc::new(Services::default());
+            let told = Told::default();
+            let here = Here { env: env.clone(), manager: manager.clone(), identity: register.identity, told: told.clone() };
+            let router = Router::new()
+                .with(ServiceTag::CONSENSUS, member.service())
+                .with(ServiceTag::MANAGER, manager.service())
+                .with(ServiceTag::PINGS, Arc::new(here))
+                .with(ServiceTag::HEARTBEATS, Arc::new(HeartbeatService(oversight.clone())))
+                .otherwise(services.clone());
+            let address = register.address.clone();
+            let listener = network.listen(&address).await;
+            let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
+            let listening = env.spawn(net::serve_with_guests(env.clone(), listener, Arc::new(router), identity, guests));
+            let tasks = vec![Ending(listening), Ending(env.spawn(oversight.run()))];
+            let callers = Callers::new(env, network.clone(), identity);
+            let to =
+                |address: &str| -> Arc<dyn Caller> { Arc::new(RemoteCaller::new(env, network.clone(), address, identity)) };
+            take_part(env, &manager, (me, member_role(&roles)), &register, &via, &to).await?;
+            note().map_err(NodeError::Noting)?;
+            refuse_twin(env, &manager, &register, &to).await?;
+            let id = register_node(env, &manager, &register, &via, &to).await?;
+            let env = env.clone();
+            Ok(OpenNode {
+                env,
+                callers,
+                manager,
+                register,
+                roles,
+                services,
+                member,
+                id,
+                told,
+                is_sole,
+                tasks,
+                vitals: Arc::default(),
+            })
         })
     }
 }
@@ -358,29 +360,33 @@ impl Node {
     }
 
     /// Ends the node's part in the manager. What was acknowledged stays in its log.
-    pub async fn shut_down(&self) {
-        self.member.shut_down().await;
+    pub fn shut_down(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.member.shut_down().await;
+        })
     }
 
     /// Leaves the cell in order: what is under way is finished, and nobody waits for the gateway's lease.
-    pub async fn leave(&self) {
-        self.inner.is_leaving.store(true, Ordering::SeqCst);
-        // The view without its gateway is to be without its devices, too.
-        self.inner.vitals.news.notify_one();
-        let present = self.inner.vitals.get();
-        self.inner.engine.clear();
-        if let Some(store) = &present.store {
-            store.depose();
-        }
-        let Some(registered) = present.registered else { return };
-        let failure = tokio::select! {
-            biased;
-            left = self.inner.manager.leave_cell(CELL, registered.gateway) => match left {
-                Ok(()) => return,
-                Err(error) => error.to_string(),
-            },
-            () = self.inner.env.sleep(LEAVE_PATIENCE) => "no answer, as when all nodes stop at once".to_owned(),
-        };
-        tracing::warn!(failure, "the manager was not told that this gateway leaves: the others wait for its lease");
+    pub fn leave(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.inner.is_leaving.store(true, Ordering::SeqCst);
+            // The view without its gateway is to be without its devices, too.
+            self.inner.vitals.news.notify_one();
+            let present = self.inner.vitals.get();
+            self.inner.engine.clear();
+            if let Some(store) = &present.store {
+                store.depose();
+            }
+            let Some(registered) = present.registered else { return };
+            let failure = tokio::select! {
+                biased;
+                left = self.inner.manager.leave_cell(CELL, registered.gateway) => match left {
+                    Ok(()) => return,
+                    Err(error) => error.to_string(),
+                },
+                () = self.inner.env.sleep(LEAVE_PATIENCE) => "no answer, as when all nodes stop at once".to_owned(),
+            };
+            tracing::warn!(failure, "the manager was not told that this gateway leaves: the others wait for its lease");
+        })
     }
 }

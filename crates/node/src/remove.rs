@@ -108,9 +108,16 @@ fn decode(question: &[u8]) -> Option<(Removed, bool)> {
 
 /// Asks a member of a cluster to remove another node, or a device. An outer error: it is not known what became of it; asking again is
 /// safe. An inner one: why it was refused.
-pub async fn remove(env: &Env, member: &dyn Caller, what: &Removed, force: bool) -> Result<Result<(), String>, CallError> {
-    let answer = member.call(encode(what, force), env.now() + REMOVAL_PATIENCE).await?;
-    Ok(verdict(&answer))
+pub fn remove<'a>(
+    env: &'a Env,
+    member: &'a dyn Caller,
+    what: &'a Removed,
+    force: bool,
+) -> BoxFuture<'a, Result<Result<(), String>, CallError>> {
+    Box::pin(async move {
+        let answer = member.call(encode(what, force), env.now() + REMOVAL_PATIENCE).await?;
+        Ok(verdict(&answer))
+    })
 }
 
 impl Inner {

@@ -14,6 +14,7 @@ use device::Device;
 use groups::MapService;
 use logstore::LogStoreConfig;
 use manager::{ManagerError, RegisterNode};
+use net::BoxFuture;
 use net::{Router, Service, ServiceTag};
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -25,48 +26,50 @@ use types::Generation;
 
 impl OpenNode {
     /// Serves these devices and runs a gateway, as far as its roles go, and the subsystems of these starters.
-    pub async fn start(
+    pub fn start(
         self,
         devices: Vec<Arc<Device>>,
         config: LogStoreConfig,
         starters: Vec<Box<dyn Starter>>,
-    ) -> Result<Node, NodeError> {
-        assert!(devices.is_empty() || self.roles.has(Role::Target), "devices are a target's");
-        let targets = self.open_targets(&devices).await?;
-        if self.manager.snapshot().cell(CELL).is_none() {
-            match self.manager.create_cell(CELL, Generation(0)).await {
-                Ok(()) | Err(ManagerError::Refused(_)) => {}
-                Err(error) => return Err(NodeError::State(error.to_string())),
+    ) -> BoxFuture<'static, Result<Node, NodeError>> {
+        Box::pin(async move {
+            assert!(devices.is_empty() || self.roles.has(Role::Target), "devices are a target's");
+            let targets = self.open_targets(&devices).await?;
+            if self.manager.snapshot().cell(CELL).is_none() {
+                match self.manager.create_cell(CELL, Generation(0)).await {
+                    Ok(()) | Err(ManagerError::Refused(_)) => {}
+                    Err(error) => return Err(NodeError::State(error.to_string())),
+                }
             }
-        }
-        let started = self.start_subsystems(&devices, starters).await?;
-        let inner = self.inner(targets, devices.clone(), config, started);
-        let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
-        let own: [(ServiceTag, Arc<dyn Service>); 3] = [
-            (ServiceTag::GROUPS, Arc::new(MapService(self.manager.clone()))),
-            (ServiceTag::SETTLINGS, Arc::new(SettleService(weak()))),
-            (ServiceTag::REMOVALS, Arc::new(RemovalService::new(weak()))),
-        ];
-        let all = own.into_iter().chain(inner.subsystems.iter().flat_map(|subsystem| subsystem.services()));
-        let router = all.fold(Router::new(), |router, (tag, service)| router.with(tag, service));
-        assert!(self.services.0.set(router).is_ok(), "a node starts once");
-        devices.iter().for_each(|device| self.told.haves.note(device.uuid(), Having::Serves));
-        let OpenNode { env, register, roles, member, id, mut tasks, .. } = self;
-        let RegisterNode { identity, name, address, .. } = register;
-        tasks.extend([
-            Ending(env.spawn(inner.notes.clone().keep(env.clone()))),
-            Ending(env.spawn(inner.clone().ping_others())),
-            Ending(env.spawn(inner.clone().watch_disks())),
-            Ending(env.spawn(inner.clone().send_heartbeats())),
-            Ending(env.spawn(inner.clone().forget_replaced())),
-            Ending(env.spawn(inner.clone().end_with_manager())),
-            Ending(env.spawn(inner.clone().notice_removal(identity, address.clone()))),
-        ]);
-        let of_subsystems = inner.subsystems.iter().flat_map(|subsystem| subsystem.clone().tasks());
-        tasks.extend(of_subsystems.map(|task| Ending(env.spawn(task))));
-        let runs: Vec<_> = inner.subsystems.iter().map(|subsystem| subsystem.name()).collect();
-        tracing::info!(node = id.0, name, address, %roles, ?runs, "the node takes part in its cluster");
-        Ok(Node { inner, member, tasks: Mutex::new(tasks) })
+            let started = self.start_subsystems(&devices, starters).await?;
+            let inner = self.inner(targets, devices.clone(), config, started);
+            let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
+            let own: [(ServiceTag, Arc<dyn Service>); 3] = [
+                (ServiceTag::GROUPS, Arc::new(MapService(self.manager.clone()))),
+                (ServiceTag::SETTLINGS, Arc::new(SettleService(weak()))),
+                (ServiceTag::REMOVALS, Arc::new(RemovalService::new(weak()))),
+            ];
+            let all = own.into_iter().chain(inner.subsystems.iter().flat_map(|subsystem| subsystem.services()));
+            let router = all.fold(Router::new(), |router, (tag, service)| router.with(tag, service));
+            assert!(self.services.0.set(router).is_ok(), "a node starts once");
+            devices.iter().for_each(|device| self.told.haves.note(device.uuid(), Having::Serves));
+            let OpenNode { env, register, roles, member, id, mut tasks, .. } = self;
+            let RegisterNode { identity, name, address, .. } = register;
+            tasks.extend([
+                Ending(env.spawn(inner.notes.clone().keep(env.clone()))),
+                Ending(env.spawn(inner.clone().ping_others())),
+                Ending(env.spawn(inner.clone().watch_disks())),
+                Ending(env.spawn(inner.clone().send_heartbeats())),
+                Ending(env.spawn(inner.clone().forget_replaced())),
+                Ending(env.spawn(inner.clone().end_with_manager())),
+                Ending(env.spawn(inner.clone().notice_removal(identity, address.clone()))),
+            ]);
+            let of_subsystems = inner.subsystems.iter().flat_map(|subsystem| subsystem.clone().tasks());
+            tasks.extend(of_subsystems.map(|task| Ending(env.spawn(task))));
+            let runs: Vec<_> = inner.subsystems.iter().map(|subsystem| subsystem.name()).collect();
+            tracing::info!(node = id.0, name, address, %roles, ?runs, "the node takes part in its cluster");
+            Ok(Node { inner, member, tasks: Mutex::new(tasks) })
+        })
     }
 
     /// Tells the manager that these devices are here, and opens their targets.

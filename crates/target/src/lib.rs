@@ -40,6 +40,7 @@ use device::{
 use disk::DiskError;
 use env::{Env, Instant};
 use format::frame::Seal;
+use net::BoxFuture;
 use types::{Activation, ErrorKind, Place, Token, ZoneIndex};
 
 pub use crate::control::TargetControl;
@@ -94,13 +95,15 @@ pub struct AppendCall {
 
 impl Target {
     /// Serves a device under the fences that were raised on it.
-    pub async fn open(device: Arc<Device>, env: &Env, begin: Begin) -> Result<Target, TargetOpenError> {
-        let table = match device.notes(NotesKind::Fences).await? {
-            Some(bytes) => format::superblock::fences::decode(&bytes)
-                .map_err(|cause| TargetOpenError::Fences { device: device.id(), cause })?,
-            None => Vec::new(),
-        };
-        Ok(Target::with(device, env, Fences::new(table, begin == Begin::AtOnce)))
+    pub fn open(device: Arc<Device>, env: &Env, begin: Begin) -> BoxFuture<'_, Result<Target, TargetOpenError>> {
+        Box::pin(async move {
+            let table = match device.notes(NotesKind::Fences).await? {
+                Some(bytes) => format::superblock::fences::decode(&bytes)
+                    .map_err(|cause| TargetOpenError::Fences { device: device.id(), cause })?,
+                None => Vec::new(),
+            };
+            Ok(Target::with(device, env, Fences::new(table, begin == Begin::AtOnce)))
+        })
     }
 
     /// Serves a device to a process that is the only one that ever writes to it.
@@ -252,16 +255,20 @@ impl Target {
 
     /// What comes before the walk of dead writers' logs (RFD 2, decision 7). What they wrote changes no more then, wherever open zones go on
     /// growing: none is ended early (docs/rfd/0005, rule 4).
-    pub async fn fence_and_drain(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
-        self.raise_fences(fences).await?;
-        self.drain().await;
-        Ok(())
+    pub fn fence_and_drain<'a>(&'a self, fences: &'a [(FenceKey, Token)]) -> BoxFuture<'a, Result<(), FenceError>> {
+        Box::pin(async move {
+            self.raise_fences(fences).await?;
+            self.drain().await;
+            Ok(())
+        })
     }
 
     /// Ends the service: everything admitted is answered, and the device is sealed for good.
-    pub async fn close(&self) -> Result<(), Arc<DiskError>> {
-        self.drain().await;
-        self.device.seal().await
+    pub fn close(&self) -> BoxFuture<'_, Result<(), Arc<DiskError>>> {
+        Box::pin(async move {
+            self.drain().await;
+            self.device.seal().await
+        })
     }
 }
 

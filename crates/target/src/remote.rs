@@ -52,22 +52,24 @@ pub(crate) struct Far {
 
 impl RemoteTarget {
     /// A hold on `device`, whose target `caller` reaches. Asks it for its state first: a target that can't be reached is missing.
-    pub async fn connect(
+    pub fn connect(
         env: &Env,
         caller: Arc<dyn Caller>,
         device: DeviceId,
         writer: Writer,
-    ) -> Result<RemoteTarget, TargetFailure> {
-        let link = Link::new(env, caller, device);
-        let state: TargetState = link.ask(Ask::State, CALL_DEADLINE).await?;
-        if let Err(reason) = check(&state, state.zones.len()) {
-            return Err(TargetFailure::new(ErrorKind::Internal, format!("device {device}: {reason}")));
-        }
-        let reads = Semaphore::new(MAX_READS_IN_FLIGHT);
-        let far = Arc::new(Far { link, writer, state: RwLock::new(state), is_state_wanted: Notify::new(), reads });
-        let lane = Arc::new(Lane::new(far.clone()));
-        let tasks = [env.spawn(lane::send(lane.clone())), env.spawn(keep_state(far.clone()))];
-        Ok(RemoteTarget { far, lane, tasks })
+    ) -> BoxFuture<'_, Result<RemoteTarget, TargetFailure>> {
+        Box::pin(async move {
+            let link = Link::new(env, caller, device);
+            let state: TargetState = link.ask(Ask::State, CALL_DEADLINE).await?;
+            if let Err(reason) = check(&state, state.zones.len()) {
+                return Err(TargetFailure::new(ErrorKind::Internal, format!("device {device}: {reason}")));
+            }
+            let reads = Semaphore::new(MAX_READS_IN_FLIGHT);
+            let far = Arc::new(Far { link, writer, state: RwLock::new(state), is_state_wanted: Notify::new(), reads });
+            let lane = Arc::new(Lane::new(far.clone()));
+            let tasks = [env.spawn(lane::send(lane.clone())), env.spawn(keep_state(far.clone()))];
+            Ok(RemoteTarget { far, lane, tasks })
+        })
     }
 
     /// Does what changes zones, and sees to it that it becomes known here.

@@ -10,6 +10,7 @@ use super::limits::{MAX_REQUESTS, REGISTRY_PATIENCE, REGISTRY_PAUSE, SECTOR_BYTE
 use super::lineage::{self, Lineage};
 use super::{Image, MAX_BYTES};
 use crate::registry::{Recorded, RegistryError, View};
+use net::BoxFuture;
 
 impl Image {
     /// Ends the newest layer under a name. Writes wait for one command, whatever the image's size; reads go on.
@@ -92,14 +93,16 @@ impl Image {
     }
 
     /// Refuses further requests and waits for those under way. The owner gives the token back afterwards.
-    pub async fn close(&self) -> Result<(), ImageError> {
-        self.check_open()?;
-        self.end(ImageErrorKind::Closed);
-        let _admin = self.admin.lock().await;
-        // Requests before the gate: one that waits for space passes the gate again to learn that the image was closed.
-        let _all = self.door.acquire_many(MAX_REQUESTS).await.expect("the door is never taken away");
-        let _gate = self.gate.write().await;
-        Ok(())
+    pub fn close(&self) -> BoxFuture<'_, Result<(), ImageError>> {
+        Box::pin(async move {
+            self.check_open()?;
+            self.end(ImageErrorKind::Closed);
+            let _admin = self.admin.lock().await;
+            // Requests before the gate: one that waits for space passes the gate again to learn that the image was closed.
+            let _all = self.door.acquire_many(MAX_REQUESTS).await.expect("the door is never taken away");
+            let _gate = self.gate.write().await;
+            Ok(())
+        })
     }
 
     /// Waits for the writes under way, and keeps others out.

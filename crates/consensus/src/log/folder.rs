@@ -15,6 +15,7 @@ use std::sync::Arc;
 use disk::{AlignedBuf, BLOCK_BYTES, Disk, DiskError, DiskExt, Durability, FileDisk, LOCK_PATIENCE, OpenOptions, ReadMode};
 use env::Env;
 use kv::FjallKv;
+use net::BoxFuture;
 use wal::FolderStore;
 
 use super::{BASE_BYTES, LogPlace};
@@ -49,17 +50,19 @@ pub enum PlaceError {
 impl LogPlace {
     /// The shared log in `folder`, which is made if absent, for its owner alone, and stays this process's until the place is dropped. A predecessor that ends
     /// may hold it for a moment, for which it is waited.
-    pub async fn in_folder(env: &Env, folder: &Path) -> Result<LogPlace, PlaceError> {
-        make_folder(folder).map_err(|cause| PlaceError::Folder { path: folder.to_path_buf(), cause })?;
-        let options = OpenOptions { create: true, capacity_bytes: Some(BASE_BYTES), direct: true };
-        let base = FileDisk::open_waiting(env, &folder.join(BASE_FILE), &options, LOCK_PATIENCE).await?;
-        if is_unused(&base).await? {
-            base.write(0, AlignedBuf::zeroed(BASE_BYTES as usize), Durability::Durable).await?;
-        }
-        let segments = FolderStore::open(env, &folder.join(SEGMENTS_FOLDER), FOLDER_SEGMENT_BYTES)?;
-        let rows = FjallKv::open(&folder.join(ROWS_FOLDER))?;
-        let place = LogPlace::new(Arc::new(segments), Arc::new(base), MAX_LOG_SEGMENTS);
-        Ok(LogPlace { rows: Arc::new(rows), ..place })
+    pub fn in_folder<'a>(env: &'a Env, folder: &'a Path) -> BoxFuture<'a, Result<LogPlace, PlaceError>> {
+        Box::pin(async move {
+            make_folder(folder).map_err(|cause| PlaceError::Folder { path: folder.to_path_buf(), cause })?;
+            let options = OpenOptions { create: true, capacity_bytes: Some(BASE_BYTES), direct: true };
+            let base = FileDisk::open_waiting(env, &folder.join(BASE_FILE), &options, LOCK_PATIENCE).await?;
+            if is_unused(&base).await? {
+                base.write(0, AlignedBuf::zeroed(BASE_BYTES as usize), Durability::Durable).await?;
+            }
+            let segments = FolderStore::open(env, &folder.join(SEGMENTS_FOLDER), FOLDER_SEGMENT_BYTES)?;
+            let rows = FjallKv::open(&folder.join(ROWS_FOLDER))?;
+            let place = LogPlace::new(Arc::new(segments), Arc::new(base), MAX_LOG_SEGMENTS);
+            Ok(LogPlace { rows: Arc::new(rows), ..place })
+        })
     }
 }
 

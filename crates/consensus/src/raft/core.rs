@@ -4,6 +4,7 @@ mod keeping;
 mod members;
 mod reading;
 
+use net::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -104,24 +105,26 @@ fn config(snapshot_after: u64, is_electable: bool, keeps_rows: bool) -> Config {
 impl Core {
     /// Starts the group from what its log holds. It does not stand for election if it may have made a promise: not for a moment, which may
     /// be long for a process that is stopped in it.
-    pub(crate) async fn start(
+    pub(crate) fn start(
         env: &Env,
         node: NodeId,
         group: GroupId,
         log: GroupLog,
         links: Links,
         machine: Machine,
-    ) -> Result<Core, String> {
-        let network = Network { group, links };
-        let storage = LogStorage::new(env, log.clone());
-        let rows = machine.rows().map(IncomingRows::new);
-        let config = Arc::new(config(log.snapshot_after(), !log.state().may_have_promised(node), rows.is_some()));
-        let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
-        let raft = started.map_err(|error| error.to_string())?;
-        // Its task says nothing of what the log holds before it has run: who asks for the members before would find none.
-        within(env, raft.with_raft_state(|_| ())).await.map_err(|error| error.to_string())?;
-        let changes = Arc::new(Semaphore::new(1));
-        Ok(Core { env: env.clone(), group, log, raft, rows, changes, given_away: Arc::default() })
+    ) -> BoxFuture<'_, Result<Core, String>> {
+        Box::pin(async move {
+            let network = Network { group, links };
+            let storage = LogStorage::new(env, log.clone());
+            let rows = machine.rows().map(IncomingRows::new);
+            let config = Arc::new(config(log.snapshot_after(), !log.state().may_have_promised(node), rows.is_some()));
+            let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
+            let raft = started.map_err(|error| error.to_string())?;
+            // Its task says nothing of what the log holds before it has run: who asks for the members before would find none.
+            within(env, raft.with_raft_state(|_| ())).await.map_err(|error| error.to_string())?;
+            let changes = Arc::new(Semaphore::new(1));
+            Ok(Core { env: env.clone(), group, log, raft, rows, changes, given_away: Arc::default() })
+        })
     }
 
     pub(crate) fn log(&self) -> &GroupLog {
@@ -163,9 +166,11 @@ impl Core {
         metrics.membership_config.membership().get_joint_config().iter().any(|set| set.contains(&node.0))
     }
 
-    pub(crate) async fn stop(&self) {
-        // A panic of the group's task has stopped the process or is reported by everybody who asks it.
-        drop(within(&self.env, self.raft.shutdown()).await);
+    pub(crate) fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // A panic of the group's task has stopped the process or is reported by everybody who asks it.
+            drop(within(&self.env, self.raft.shutdown()).await);
+        })
     }
 
     /// Makes itself heard, if it leads. Not being heard once does no harm.
@@ -179,8 +184,10 @@ impl Core {
     }
 
     /// Asks for a snapshot; it is made later.
-    pub(crate) async fn make_snapshot(&self) {
-        drop(within(&self.env, self.raft.trigger().snapshot()).await);
+    pub(crate) fn make_snapshot(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            drop(within(&self.env, self.raft.trigger().snapshot()).await);
+        })
     }
 
     /// Asks for giving up all entries that a snapshot covers, those for slow followers too.
@@ -188,9 +195,11 @@ impl Core {
         drop(within(&self.env, self.raft.trigger().purge_log(through.0)).await);
     }
 
-    pub(crate) async fn transfer(&self, to: NodeId) -> Result<(), ReadError> {
-        self.give_away();
-        within(&self.env, self.raft.trigger().transfer_leader(to.0)).await.map_err(|error| self.stopped(error))
+    pub(crate) fn transfer(&self, to: NodeId) -> BoxFuture<'_, Result<(), ReadError>> {
+        Box::pin(async move {
+            self.give_away();
+            within(&self.env, self.raft.trigger().transfer_leader(to.0)).await.map_err(|error| self.stopped(error))
+        })
     }
 
     fn stopped(&self, error: impl ToString) -> ReadError {
@@ -203,20 +212,22 @@ impl Core {
     }
 
     /// Puts a command through the log.
-    pub(crate) async fn propose(&self, command: Bytes) -> Result<(LogPosition, Reply), ProposeError> {
-        let write = within(&self.env, self.raft.client_write(CommandBytes(command)));
-        let written = tokio::select! {
-            biased;
-            written = write => written,
-            () = self.env.sleep(PROPOSAL_LIMIT) => {
-                return Err(ProposeError::Unknown { reason: format!("no outcome within {PROPOSAL_LIMIT:?}") });
+    pub(crate) fn propose(&self, command: Bytes) -> BoxFuture<'_, Result<(LogPosition, Reply), ProposeError>> {
+        Box::pin(async move {
+            let write = within(&self.env, self.raft.client_write(CommandBytes(command)));
+            let written = tokio::select! {
+                biased;
+                written = write => written,
+                () = self.env.sleep(PROPOSAL_LIMIT) => {
+                    return Err(ProposeError::Unknown { reason: format!("no outcome within {PROPOSAL_LIMIT:?}") });
+                }
+            };
+            match written {
+                Ok(response) => Ok((position(response.log_id), response.data)),
+                Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => Err(self.not_leader(forward).into()),
+                Err(error) => Err(ProposeError::Unknown { reason: error.to_string() }),
             }
-        };
-        match written {
-            Ok(response) => Ok((position(response.log_id), response.data)),
-            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => Err(self.not_leader(forward).into()),
-            Err(error) => Err(ProposeError::Unknown { reason: error.to_string() }),
-        }
+        })
     }
 
     pub(crate) async fn take_append(&self, append: Append, entries: Vec<Entry>) -> Result<AppendAnswer, Refused> {

@@ -13,6 +13,7 @@ use crate::background;
 use crate::store::{Inner, LogStore};
 use engine::EngineError;
 use format::name_entry::NameEntry;
+use net::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
 use types::Epoch;
@@ -22,17 +23,19 @@ const MANIFEST_LOOK: Duration = Duration::from_millis(20);
 
 impl LogStore {
     /// Waits until this gateway has the maps of its cell: it can have a lease then.
-    pub async fn join(&self) -> Result<(), EngineError> {
-        let inner = &self.inner;
-        let Some(member) = &inner.member else { return Ok(()) };
-        tokio::select! {
-            biased;
-            joined = inner.gather_maps(member) => joined,
-            () = member.until(|heard| heard.gives_up) => {
-                Err(EngineError::Unavailable { reason: "this gateway leads its cell without the maps that another one has".to_owned() })
+    pub fn join(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            let Some(member) = &inner.member else { return Ok(()) };
+            tokio::select! {
+                biased;
+                joined = inner.gather_maps(member) => joined,
+                () = member.until(|heard| heard.gives_up) => {
+                    Err(EngineError::Unavailable { reason: "this gateway leads its cell without the maps that another one has".to_owned() })
+                }
+                () = member.deposed() => Err(super::depose::deposed()),
             }
-            () = member.deposed() => Err(super::depose::deposed()),
-        }
+        })
     }
 }
 

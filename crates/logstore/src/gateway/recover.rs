@@ -23,6 +23,7 @@ use format::attributes::Attributes;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Record, RecordKind, Space, WriteId};
 use format::replicas::{Places, ReplicaDevices};
+use net::BoxFuture;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,16 +35,22 @@ impl LogStore {
     /// As leader of its view: decides what these removed gateways left, by what stands on the devices `read`. These have been fenced
     /// against them and drained; they are those of the table, and others until [`devices_to_wait_for`](crate::devices_to_wait_for) names
     /// none. Fails when the view changes; the next one's leader begins again.
-    pub async fn recover(&self, removed: &BTreeSet<GatewayId>, read: &[DeviceId]) -> Result<(), EngineError> {
-        let inner = &self.inner;
-        let Some(member) = &inner.member else { return Ok(()) };
-        let view = member.view().number();
-        env::mark("gateway: recovery of removed gateways begins");
-        let recovered = member.while_in(view, inner.recover(member, view, removed, read)).await;
-        if recovered.is_err() && member.view().number() > view {
-            env::mark("gateway: recovery interrupted by another view");
-        }
-        recovered
+    pub fn recover<'a>(
+        &'a self,
+        removed: &'a BTreeSet<GatewayId>,
+        read: &'a [DeviceId],
+    ) -> BoxFuture<'a, Result<(), EngineError>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            let Some(member) = &inner.member else { return Ok(()) };
+            let view = member.view().number();
+            env::mark("gateway: recovery of removed gateways begins");
+            let recovered = member.while_in(view, inner.recover(member, view, removed, read)).await;
+            if recovered.is_err() && member.view().number() > view {
+                env::mark("gateway: recovery interrupted by another view");
+            }
+            recovered
+        })
     }
 }
 

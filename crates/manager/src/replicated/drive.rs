@@ -44,11 +44,15 @@ impl Replicated {
         let serial =
             self.waiting.add(Waiter { carry_out, failed, _driver: driver, _permit: permit }).ok_or(ProposeError::Overloaded)?;
         let id = ProposalId { proposer: self.proposer, serial };
-        self.env.spawn(Arc::clone(self).drive(id, command, deadline, ended));
+        self.begin(id, command, deadline, ended);
         match replied.await {
             Ok(outcome) => outcome.map_err(ManagerError::Refused),
             Err(_) => Err(failure.await.unwrap_or(ProposeError::Abandoned).into()),
         }
+    }
+
+    fn begin(self: &Arc<Self>, id: ProposalId, command: Command, deadline: Instant, ended: oneshot::Receiver<Infallible>) {
+        self.env.spawn(Arc::clone(self).drive(id, command, deadline, ended));
     }
 
     /// Sends a proposal until it is in the log, and fails it at its deadline. Ends as soon as nobody waits for it.

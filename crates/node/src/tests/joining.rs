@@ -307,7 +307,7 @@ fn a_member_is_noted_before_it_is_registered() {
             noted = Some((is_voter, manager.snapshot().nodes().count()));
             Err("the disk is full".to_owned())
         };
-        let opened = Node::open_noting(&cluster.env, machine.options(&cluster.network), note).await;
+        let opened = Node::open_noting(&cluster.env, machine.options(&cluster.network), Box::new(note)).await;
         let refused = opened.err().expect("what can't be noted is not begun");
         assert!(refused.to_string().contains("the disk is full"), "{refused}");
         assert_eq!(noted, Some((true, 3)), "it has a vote, and no name yet");

@@ -212,7 +212,7 @@ async fn take_part(settings: &Settings, env: &Env, place: &mut Place, roles: &Ro
     let let_in: Arc<dyn Guests> = guests.clone();
     let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via, is_sole, guests: Some(let_in) };
     let note = || place.note_member(&settings.data).map_err(|error| format!("{error:#}"));
-    let node = Node::open_noting(env, options, note).await?;
+    let node = Node::open_noting(env, options, Box::new(note)).await?;
     Ok(Member { node, guests, admin, admin_server, pid })
 }
 

@@ -12,6 +12,7 @@
 //!   begins, or when its leader looks after its groups. There is one way: the newer set stays, and who is in the older one alone
 //!   leaves. Going on from the middle in any other way makes learners of these, or leaves the group where it is.
 
+use net::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -32,66 +33,76 @@ use crate::raft::types::{RaftLogId, Types};
 type Change = ChangeMembers<u64, String>;
 
 impl Core {
-    pub(crate) async fn initialize(&self, members: BTreeMap<u64, String>) -> Result<(), MemberError> {
-        match within(&self.env, self.raft.initialize(members)).await {
-            Ok(()) => Ok(()),
-            Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Err(MemberError::Initialized { group: self.group }),
-            Err(RaftError::APIError(error)) => Err(MemberError::Refused { reason: error.to_string() }),
-            Err(error) => Err(MemberError::Unknown { reason: error.to_string() }),
-        }
+    pub(crate) fn initialize(&self, members: BTreeMap<u64, String>) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move {
+            match within(&self.env, self.raft.initialize(members)).await {
+                Ok(()) => Ok(()),
+                Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Err(MemberError::Initialized { group: self.group }),
+                Err(RaftError::APIError(error)) => Err(MemberError::Refused { reason: error.to_string() }),
+                Err(error) => Err(MemberError::Unknown { reason: error.to_string() }),
+            }
+        })
     }
 
     /// Returns when the learner has everything up to the entry that added it.
-    pub(crate) async fn add_learner(&self, node: NodeId, address: String) -> Result<(), MemberError> {
-        let _turn = self.turn().await?;
-        let added = async {
-            let added = self.written(self.raft.add_learner(node.0, address, false)).await?;
-            self.reached(node, added.log_id).await
-        };
-        tokio::select! {
-            biased;
-            added = added => added,
-            () = self.env.sleep(CATCH_UP_LIMIT) => {
-                Err(MemberError::Unknown { reason: format!("node {node} has not caught up within {CATCH_UP_LIMIT:?}") })
+    pub(crate) fn add_learner(&self, node: NodeId, address: String) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move {
+            let _turn = self.turn().await?;
+            let added = async {
+                let added = self.written(self.raft.add_learner(node.0, address, false)).await?;
+                self.reached(node, added.log_id).await
+            };
+            tokio::select! {
+                biased;
+                added = added => added,
+                () = self.env.sleep(CATCH_UP_LIMIT) => {
+                    Err(MemberError::Unknown { reason: format!("node {node} has not caught up within {CATCH_UP_LIMIT:?}") })
+                }
             }
-        }
+        })
     }
 
-    pub(crate) async fn add_absent_learner(&self, node: NodeId, address: String) -> Result<(), MemberError> {
-        let _turn = self.turn().await?;
-        self.written(self.raft.add_learner(node.0, address, false)).await.map(drop)
+    pub(crate) fn add_absent_learner(&self, node: NodeId, address: String) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move {
+            let _turn = self.turn().await?;
+            self.written(self.raft.add_learner(node.0, address, false)).await.map(drop)
+        })
     }
 
-    pub(crate) async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), MemberError> {
-        self.exchange(ChangeMembers::ReplaceAllVoters(voters)).await
+    pub(crate) fn set_voters(&self, voters: BTreeSet<u64>) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move { self.exchange(ChangeMembers::ReplaceAllVoters(voters)).await })
     }
 
     /// Relative to whatever the voters are when the leader takes it up.
-    pub(crate) async fn add_voter(&self, node: NodeId) -> Result<(), MemberError> {
-        self.exchange(ChangeMembers::AddVoterIds([node.0].into())).await
+    pub(crate) fn add_voter(&self, node: NodeId) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move { self.exchange(ChangeMembers::AddVoterIds([node.0].into())).await })
     }
 
     /// As [`Core::add_voter`]; the voter leaves.
-    pub(crate) async fn remove_voter(&self, node: NodeId) -> Result<(), MemberError> {
-        self.exchange(ChangeMembers::RemoveVoters([node.0].into())).await
+    pub(crate) fn remove_voter(&self, node: NodeId) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move { self.exchange(ChangeMembers::RemoveVoters([node.0].into())).await })
     }
 
-    pub(crate) async fn remove_learners(&self, nodes: BTreeSet<u64>) -> Result<(), MemberError> {
-        let _turn = self.turn().await?;
-        let change: Change = ChangeMembers::RemoveNodes(nodes);
-        self.written(self.raft.change_membership(change, false)).await.map(drop)
+    pub(crate) fn remove_learners(&self, nodes: BTreeSet<u64>) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move {
+            let _turn = self.turn().await?;
+            let change: Change = ChangeMembers::RemoveNodes(nodes);
+            self.written(self.raft.change_membership(change, false)).await.map(drop)
+        })
     }
 
     /// Notes another address of a member.
-    pub(crate) async fn set_address(&self, node: NodeId, address: String) -> Result<(), MemberError> {
-        let _turn = self.turn().await?;
-        let change: Change = ChangeMembers::SetNodes([(node.0, address)].into());
-        self.written(self.raft.change_membership(change, false)).await.map(drop)
+    pub(crate) fn set_address(&self, node: NodeId, address: String) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move {
+            let _turn = self.turn().await?;
+            let change: Change = ChangeMembers::SetNodes([(node.0, address)].into());
+            self.written(self.raft.change_membership(change, false)).await.map(drop)
+        })
     }
 
     /// Waits for its turn, and ends the exchange of voters that it finds in the middle, if any.
-    pub(crate) async fn finish_exchange(&self) -> Result<(), MemberError> {
-        self.turn().await.map(drop)
+    pub(crate) fn finish_exchange(&self) -> BoxFuture<'_, Result<(), MemberError>> {
+        Box::pin(async move { self.turn().await.map(drop) })
     }
 
     /// Whether there is an exchange to be ended that this node leads and does not make itself.

@@ -10,6 +10,7 @@
 //! What was published may be old. An older acknowledgement only proves less. A membership with other voters is published long before they can
 //! elect another leader: before the joint membership is committed.
 
+use net::BoxFuture;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -30,28 +31,36 @@ impl Core {
         if self.is_known_to_be_current(lease) {
             return Ok(());
         }
-        let age = if lease { READ_LEASE } else { Duration::ZERO };
-        let option = LinearizerOption::new(Some(age), true).with_wait_timeout(READ_LIMIT);
-        let confirm = async {
-            let linearizer = self.raft.get_read_linearizer(option).await?;
-            Ok::<_, RaftError<Types, LinearizableReadError<Types>>>(
-                linearizer.try_await_ready(&self.raft, Some(READ_LIMIT)).await?,
-            )
-        };
-        let confirmed = tokio::select! {
-            biased;
-            confirmed = within(&self.env, confirm) => confirmed,
-            () = self.env.sleep(READ_LIMIT) => return Err(ReadError::NoQuorum { group: self.group }),
-        };
-        match confirmed {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(ReadError::NoQuorum { group: self.group }),
-            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => Err(self.not_leader(forward).into()),
-            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
-                Err(ReadError::NoQuorum { group: self.group })
+        self.confirm(lease).await
+    }
+
+    fn confirm(&self, lease: bool) -> BoxFuture<'_, Result<(), ReadError>> {
+        Box::pin(async move {
+            let age = if lease { READ_LEASE } else { Duration::ZERO };
+            let option = LinearizerOption::new(Some(age), true).with_wait_timeout(READ_LIMIT);
+            let confirm = async {
+                let linearizer = self.raft.get_read_linearizer(option).await?;
+                Ok::<_, RaftError<Types, LinearizableReadError<Types>>>(
+                    linearizer.try_await_ready(&self.raft, Some(READ_LIMIT)).await?,
+                )
+            };
+            let confirmed = tokio::select! {
+                biased;
+                confirmed = within(&self.env, confirm) => confirmed,
+                () = self.env.sleep(READ_LIMIT) => return Err(ReadError::NoQuorum { group: self.group }),
+            };
+            match confirmed {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(_)) => Err(ReadError::NoQuorum { group: self.group }),
+                Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+                    Err(self.not_leader(forward).into())
+                }
+                Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
+                    Err(ReadError::NoQuorum { group: self.group })
+                }
+                Err(error) => Err(self.stopped(error)),
             }
-            Err(error) => Err(self.stopped(error)),
-        }
+        })
     }
 
     fn is_known_to_be_current(&self, lease: bool) -> bool {

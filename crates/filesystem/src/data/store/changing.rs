@@ -179,11 +179,17 @@ impl Inner {
     ) -> Result<AlignedBuf, DataError> {
         let (start, end) = (offset / BLOCK * BLOCK, offset + data.len() as u64);
         let whole_end = end.div_ceil(BLOCK) * BLOCK;
-        let mut buf = AlignedBuf::zeroed((whole_end - start) as usize);
         let last = whole_end - BLOCK;
-        let is_first_partial = offset > start || (last == start && end < len.min(whole_end));
-        let is_last_partial = last > start && end < len.min(whole_end);
-        for block in [is_first_partial.then_some(start), is_last_partial.then_some(last)].into_iter().flatten() {
+        let is_last_partial = end < len.min(whole_end);
+        let is_first_partial = offset > start || (last == start && is_last_partial);
+        if !is_first_partial && !is_last_partial {
+            let mut buf = AlignedBuf::copy_of(data);
+            buf.pad_to_block();
+            return Ok(buf);
+        }
+        let mut buf = AlignedBuf::zeroed((whole_end - start) as usize);
+        let is_another = last > start && is_last_partial;
+        for block in [is_first_partial.then_some(start), is_another.then_some(last)].into_iter().flatten() {
             self.counters.partial_reads.add(1);
             let taken = (len - block).min(BLOCK) as usize;
             let former = self.clone().read(extent, block, taken).await?;
