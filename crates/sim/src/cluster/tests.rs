@@ -69,7 +69,7 @@ fn seeds_that_found_something() {
     }
 }
 
-/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::tests::a_seed_from_outside -- --nocapture`.
+/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --test sim cluster::tests::a_seed_from_outside -- --nocapture`.
 /// With `TRILITH_CLUSTER_LOG=FILTER` (`info`, `logstore=debug`, ...) it tells all events, and what the code under test logs between them.
 #[test]
 fn a_seed_from_outside() {

@@ -306,7 +306,7 @@ fn a_seed_run_twice_is_the_same() {
     assert_eq!(once(), once());
 }
 
-/// `TRILITH_CLUSTER_FIRST=A TRILITH_CLUSTER_LAST=B cargo test -p sim --lib cluster::chunks::tests::soak_of_seeds -- --ignored --nocapture`; with
+/// `TRILITH_CLUSTER_FIRST=A TRILITH_CLUSTER_LAST=B cargo test -p sim --test sim cluster::chunks::tests::soak_of_seeds -- --ignored --nocapture`; with
 /// `TRILITH_CLUSTER_FEW=1` those with few hosts.
 #[test]
 #[ignore = "as long as one likes"]
@@ -331,7 +331,7 @@ fn is_few() -> bool {
     std::env::var_os("TRILITH_CLUSTER_FEW").is_some()
 }
 
-/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::chunks::tests::a_seed_from_outside -- --nocapture`.
+/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --test sim cluster::chunks::tests::a_seed_from_outside -- --nocapture`.
 /// With `TRILITH_CLUSTER_LOG=FILTER` it tells all events, and what the code under test logs between them.
 #[test]
 fn a_seed_from_outside() {

@@ -46,14 +46,14 @@ fn a_seed_run_twice_is_the_same() {
     assert_eq!(once(), once());
 }
 
-/// `TRILITH_CLUSTER_FIRST=A TRILITH_CLUSTER_LAST=B cargo test -p sim --lib cluster::files::tests::soak_of_seeds -- --ignored --nocapture`
+/// `TRILITH_CLUSTER_FIRST=A TRILITH_CLUSTER_LAST=B cargo test -p sim --test sim cluster::files::tests::soak_of_seeds -- --ignored --nocapture`
 #[test]
 #[ignore = "as long as one likes"]
 fn soak_of_seeds() {
     soak(simulate, MUST_OCCUR, MANY_SEEDS);
 }
 
-/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::files::tests::a_seed_from_outside -- --nocapture`.
+/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --test sim cluster::files::tests::a_seed_from_outside -- --nocapture`.
 #[test]
 fn a_seed_from_outside() {
     replay(|seed, trace| {
