@@ -30,7 +30,9 @@ fn main() {
 async fn sweep(meta: Arc<LocalPartition>, data: Arc<MemoryPartition>) {
     let env = Env::real();
     loop {
-        let Ok(Ok(Found::Freed(freed))) = meta.query(Query::Freed { after: 0, most: 1000 }).await else { panic!("no answer") };
+        let Ok(Ok(Found::Freed(freed))) = meta.query(Query::Freed { partition: 0, after: 0, most: 1000 }).await else {
+            panic!("no answer")
+        };
         for piece in &freed {
             let given_back = match piece.what {
                 FreedPiece::Extent(extent) => data.remove(extent).await,
@@ -40,7 +42,7 @@ async fn sweep(meta: Arc<LocalPartition>, data: Arc<MemoryPartition>) {
         }
         if let Some(last) = freed.last() {
             let (session, up_to) = (MetaSession(env.random_u64()), last.number);
-            let commands = [Command::OpenSession, Command::ConfirmFreed { up_to }, Command::CloseSession];
+            let commands = [Command::OpenSession, Command::ConfirmFreed { partition: 0, up_to }, Command::CloseSession];
             for (sequence, command) in (1..).zip(commands) {
                 let envelope = Envelope { session, sequence, answered_below: 0, now: Time::default(), locks_lost: 0, command };
                 meta.command(envelope).await.expect("it answers").expect("it is carried out");

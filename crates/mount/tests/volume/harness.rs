@@ -69,7 +69,7 @@ impl Partitions {
     async fn sweep(self) {
         let env = Env::real();
         loop {
-            let Ok(Ok(Found::Freed(freed))) = self.meta.query(Query::Freed { after: 0, most: 1000 }).await else {
+            let Ok(Ok(Found::Freed(freed))) = self.meta.query(Query::Freed { partition: 0, after: 0, most: 1000 }).await else {
                 panic!("no answer")
             };
             for piece in &freed {
@@ -82,7 +82,7 @@ impl Partitions {
                 let up_to = last.number;
                 // A session that stays would be asked whether it has orphans open.
                 let session = MetaSession(env.random_u64());
-                let commands = [Command::OpenSession, Command::ConfirmFreed { up_to }, Command::CloseSession];
+                let commands = [Command::OpenSession, Command::ConfirmFreed { partition: 0, up_to }, Command::CloseSession];
                 for (sequence, command) in (1..).zip(commands) {
                     let envelope =
                         Envelope { session, sequence, answered_below: 0, now: Time::default(), locks_lost: 0, command };
