@@ -23,8 +23,19 @@ const POLL_INTERVAL_MS: u64 = 50;
 const LEFT_OUT_CODE: i32 = 77;
 const LEFT_OUT_LINE: &str = "left out: ";
 
-/// Cargo sets it for this program. A crate of C code would be built anew for a cargo that has it, and after that for one that has it not.
-pub const MANIFEST_VARIABLE: &str = "CARGO_MANIFEST_DIR";
+/// What cargo sets for this program begins so. A crate of C code would be built anew for a cargo that has these variables, and after that for one that has them not.
+const OWN_VARIABLES: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+
+/// A command without the variables that cargo has set for this program.
+pub fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if OWN_VARIABLES.iter().any(|own| name.to_string_lossy().starts_with(own)) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
 
 /// What to run, and for how long at most.
 pub struct Step {
@@ -123,10 +134,9 @@ impl Step {
     }
 
     fn carry_out(&self, root: &Path, mut show: impl FnMut(&str) + Send + 'static) -> Result<Outcome> {
-        let mut child = Command::new(&self.program)
+        let mut child = command(&self.program)
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(key, value)| (*key, value.as_str())))
-            .env_remove(MANIFEST_VARIABLE)
             .current_dir(root)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -4,14 +4,14 @@
 //! whose histories are judged are those that the steps before have built.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::{PROGRAM, PROGRAM_TESTS as TESTS, PYTHON};
-use crate::step::{MANIFEST_VARIABLE, Outcome, Step};
+use crate::step::{Outcome, Step, command};
 use crate::workspace::cargo;
 
 const NAME: &str = "cluster smoke";
@@ -43,9 +43,8 @@ fn step(root: &Path, histories: &Path) -> Step {
 
 /// Where cargo put the tests; it has nothing to do, having run them a moment ago.
 fn built_tests(root: &Path) -> Result<Option<PathBuf>> {
-    let output = Command::new(cargo())
+    let output = command(&cargo())
         .args(["test", "--locked", "--workspace", "--test", TESTS, "--no-run", "--quiet", "--message-format=json"])
-        .env_remove(MANIFEST_VARIABLE)
         .current_dir(root)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
