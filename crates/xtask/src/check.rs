@@ -168,7 +168,7 @@ fn waiting_tests(root: &Path, end_to_end: bool) -> Vec<Step> {
             program: root.join(PYTHON).to_string_lossy().into_owned(),
             arguments: END_TO_END.map(str::to_owned).to_vec(),
             environment: vec![("TRILITH_BIN", root.join(PROGRAM).to_string_lossy().into_owned())],
-            limit: Duration::from_secs(15 * 60),
+            limit: Duration::from_secs(30 * 60),
         });
     }
     steps
@@ -176,7 +176,7 @@ fn waiting_tests(root: &Path, end_to_end: bool) -> Vec<Step> {
 
 fn test_step(name: &'static str, targets: &[&str]) -> Step {
     let arguments = [&["test", "--locked", "--workspace", "--no-fail-fast"], targets].concat();
-    Step { environment: test_environment(), ..cargo_step(name, &arguments, Duration::from_secs(15 * 60)) }
+    Step { environment: test_environment(), ..cargo_step(name, &arguments, Duration::from_secs(30 * 60)) }
 }
 
 /// Simulated clusters come and go, and glibc gives the kernel back what they had, to ask for it again: 15% of the simulations' time.
