@@ -43,8 +43,8 @@ impl UntoldTimes {
         self.inos.lock().contains(&ino)
     }
 
-    fn take(&self, ino: Ino) -> bool {
-        self.inos.lock().remove(&ino)
+    fn remove(&self, ino: Ino) {
+        self.inos.lock().remove(&ino);
     }
 
     fn all(&self) -> Vec<Ino> {
@@ -58,7 +58,7 @@ impl Client {
         !attributes.is_shared && self.env().now().saturating_duration_since(asked) < OTHERS_LEARN / 2
     }
 
-    /// Tells the tree that a file was written, if it does not know yet.
+    /// Tells the tree that a file was written, if it does not know yet. If it is given up half-way, the time is still to be told.
     pub(super) async fn tell_times(&self, ino: Ino) -> Result<(), ClientError> {
         if !self.untold.has(ino) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Client {
         let state = self.files.state(ino);
         // Behind the write that is under way.
         let _alone = state.content.write().await;
-        if !self.untold.take(ino) {
+        if !self.untold.has(ino) {
             return Ok(());
         }
         let told = loop {
@@ -80,13 +80,12 @@ impl Client {
             }
         };
         match told {
-            // It was removed.
-            Err(ClientError::Meta(MetaError::Stale)) => Ok(()),
-            Err(error) => {
-                self.untold.add(ino);
-                Err(error)
+            // The second: it was removed.
+            Ok(()) | Err(ClientError::Meta(MetaError::Stale)) => {
+                self.untold.remove(ino);
+                Ok(())
             }
-            Ok(()) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bytes::Bytes;
 use env::Env;
@@ -16,12 +16,17 @@ use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaPa
 struct Counted {
     inner: LocalPartition,
     commands: AtomicU32,
+    /// Commands get no answer.
+    is_silent: AtomicBool,
 }
 
 impl MetaPartition for Counted {
     fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
         self.commands.fetch_add(1, Ordering::Relaxed);
-        self.inner.command(envelope)
+        match self.is_silent.load(Ordering::Relaxed) {
+            true => Box::pin(std::future::pending()),
+            false => self.inner.command(envelope),
+        }
     }
 
     fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
@@ -140,6 +145,18 @@ async fn a_removed_file_owes_nothing() {
     rig.client.not_open(vec![orphan]).await;
     assert_eq!(rig.client.getattr(rig.ino).await, Err(MetaError::Stale.into()));
     assert_eq!(rig.client.tell_all_times().await, Ok(()));
+}
+
+/// Caught: an unmount ended the task that was just telling a time, which was told no more.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_was_being_told_when_its_task_ended_is_told_at_the_end_of_the_session() {
+    let rig = Rig::new().await;
+    rig.write(0).await;
+    rig.tree.is_silent.store(true, Ordering::Relaxed);
+    assert!(tokio::time::timeout(DELAY, rig.client.tell_all_times()).await.is_err());
+    rig.tree.is_silent.store(false, Ordering::Relaxed);
+    rig.client.close().await.unwrap();
+    assert_eq!(rig.in_tree().await.version, rig.before.version + 1);
 }
 
 #[tokio::test(start_paused = true)]
