@@ -159,7 +159,7 @@ impl Node {
             let me = member_id(register.identity);
             let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
             let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
-            // Whatever else stands in the log, who changes the cluster must be able to.
+            // Whatever else stands in the log, there must be room for changes of the cluster.
             let log = LogPlace { favoured: Some(MANAGER_GROUP), ..log };
             let member = consensus::Node::open(env, me, &log, tagged(ServiceTag::CONSENSUS)).await?;
             let options = ReplicatedOptions { group: MANAGER_GROUP, transport: tagged(ServiceTag::MANAGER) };

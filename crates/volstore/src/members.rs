@@ -375,7 +375,7 @@ impl Members {
         }
     }
 
-    /// Appends an entry under a view, for who waits for its commit. This node's own write of it, if that was queued: the caller waits for it.
+    /// Appends an entry under a view, for a caller that waits for its commit. This node's own write of it, if that was queued: the caller waits for it.
     pub fn append(
         self: &Arc<Self>,
         group: &Arc<Group>,

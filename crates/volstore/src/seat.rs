@@ -39,7 +39,7 @@ pub enum LogError {
 pub struct Pending {
     members: Arc<Members>,
     group: Arc<Group>,
-    /// This node's own write, which nobody else waits for.
+    /// This node's own write, which no other task waits for.
     queued: Option<Queued>,
     told: oneshot::Receiver<()>,
 }

@@ -120,7 +120,7 @@ impl Core {
             let config = Arc::new(config(log.snapshot_after(), !log.state().may_have_promised(node), rows.is_some()));
             let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
             let raft = started.map_err(|error| error.to_string())?;
-            // Its task says nothing of what the log holds before it has run: who asks for the members before would find none.
+            // Its task says nothing of what the log holds before it has run: a question for the members would find none.
             within(env, raft.with_raft_state(|_| ())).await.map_err(|error| error.to_string())?;
             let changes = Arc::new(Semaphore::new(1));
             Ok(Core { env: env.clone(), group, log, raft, rows, changes, given_away: Arc::default() })
@@ -168,7 +168,7 @@ impl Core {
 
     pub(crate) fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // A panic of the group's task has stopped the process or is reported by everybody who asks it.
+            // A panic of the group's task has stopped the process or is told to each caller that asks it.
             drop(within(&self.env, self.raft.shutdown()).await);
         })
     }

@@ -32,7 +32,7 @@ pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
-/// Ends the process when a seed hangs: nobody else could say which one it was.
+/// Ends the process when a seed hangs: no other output would say which one it was.
 pub fn watch(present: Arc<AtomicU64>) {
     let watcher = move || {
         let env = Env::real();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   step of a machine ─► records ─┬─ the log takes them at once ─────────────► durable ─► the machine is told:
-//!                                 └─ it is full, or is being cut: backlog ─────► ...        by who waits, else here
+//!                                 └─ it is full, or is being cut: backlog ─────► ...        by a waiting caller, else here
 //! ```
 //!
 //! Records queue up while a write is on its way, of all groups, and go into the next one: the group commit is the wal's.
@@ -32,7 +32,7 @@ pub struct DeviceLog {
     store: WalStore,
     backlog: Mutex<Backlog>,
     filled: Notify,
-    /// On their way, and nobody but the log's own task waits for them. Machines bound how many there are.
+    /// On their way, and only the log's own task waits for them. Machines bound how many there are.
     watched: Mutex<VecDeque<(Arc<Group>, Queued)>>,
     watching: Notify,
     crowded: Notify,

@@ -183,7 +183,7 @@ impl Members {
         Ok(log)
     }
 
-    /// Asks for views without this node, until it counts no more or nobody else is left.
+    /// Asks for views without this node, until it counts no more or no other node is left.
     pub(super) fn ask_to_be_left_out(self: &Arc<Self>, number: u32) {
         let members = self.clone();
         let work = async move {
