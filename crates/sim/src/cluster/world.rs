@@ -245,6 +245,11 @@ impl World {
         self.hosts.lock().iter().filter(|host| !host.is_gone).map(|host| host.number).collect()
     }
 
+    /// Devices of the hosts that are there.
+    fn device_count(&self) -> usize {
+        self.hosts.lock().iter().filter(|host| !host.is_gone).map(|host| host.devices.len()).sum()
+    }
+
     /// Whether every host's node runs and every gateway serves, all in one view that writes to all devices.
     pub fn is_settled(&self) -> bool {
         let running = self.running();
@@ -257,7 +262,7 @@ impl World {
         };
         let Some(cell) = newest.cell(CELL) else { return false };
         let Some(installed) = &cell.installed else { return false };
-        let devices: usize = self.hosts.lock().iter().filter(|host| !host.is_gone).map(|host| host.devices.len()).sum();
+        let devices = self.device_count();
         let gateways = self.gateways();
         let is_whole = cell.view_members().len() == gateways.len()
             && installed.table.devices().len() == devices
@@ -289,7 +294,7 @@ impl World {
         let mut looks = 0;
         while self.env.now() < until {
             let running = self.running();
-            let devices = self.hosts.lock().iter().map(|host| host.devices.len()).sum::<usize>();
+            let devices = self.device_count();
             let knows = |running: &Running| running.node.manager().snapshot().devices().count() == devices;
             let left = |running: &Running| running.node.store().map_or(1, |store| store.size().repair_left);
             let has_all =
