@@ -106,6 +106,11 @@ impl Content {
         self.pieces.iter().flat_map(|piece| piece.extents.iter().copied())
     }
 
+    /// What tells it from other contents that have blocks at the same time.
+    pub fn first_block(&self) -> Option<u32> {
+        Some(self.pieces.first()?.extents.first()?.first)
+    }
+
     pub fn blocks(&self) -> u64 {
         self.pieces.iter().map(Piece::blocks).sum()
     }

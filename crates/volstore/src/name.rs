@@ -59,6 +59,15 @@ impl Name {
         BucketId(u64::from_be_bytes(self.0[..BUCKET_BYTES].try_into().expect("eight bytes")))
     }
 
+    /// The name whose bytes these are.
+    pub fn from_bytes(bytes: &[u8]) -> Name {
+        Name(bytes.into())
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub fn key(&self) -> &[u8] {
         &self.0[BUCKET_BYTES..]
     }

@@ -15,10 +15,15 @@
 
 mod allocation;
 mod check;
+mod leaf;
 mod listing;
+mod numbers;
+mod packing;
 mod rows;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
 use engine::{Condition, Unmet};
@@ -35,6 +40,7 @@ pub use allocation::Purpose;
 #[cfg(test)]
 pub use check::Account;
 pub use rows::Cursor;
+use table::Table;
 
 /// An upload that is open.
 #[derive(Clone, Debug)]
@@ -77,7 +83,7 @@ type Freed = Vec<(Opseq, Arc<Content>)>;
 /// A placement group and its logical volume.
 pub struct Pg {
     space: Space,
-    objects: BTreeMap<Name, Arc<Object>>,
+    objects: Table,
     uploads: BTreeMap<UploadName, Upload>,
     outcomes: BTreeMap<UploadName, Outcome>,
     /// The same by age.
@@ -87,8 +93,8 @@ pub struct Pg {
     reserved: BTreeSet<Extent>,
     limbo: BTreeMap<Opseq, Vec<Arc<Content>>>,
     limbo_blocks: u64,
-    /// Contents of completed uploads, and those of parts with the same blocks that somebody held when they were joined.
-    joined: Vec<(Weak<Content>, Weak<Content>)>,
+    /// First blocks of completed uploads' contents, and contents of parts with the same blocks that were held when they were joined.
+    joined: Vec<(u32, Weak<Content>)>,
     /// Blocks of the dump that the superblock names.
     dump: Vec<Extent>,
     /// What the next mutation is called.
@@ -102,7 +108,7 @@ impl Pg {
     pub fn new(space: Space, next: Opseq) -> Pg {
         Pg {
             space,
-            objects: BTreeMap::new(),
+            objects: Table::new(),
             uploads: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             outcome_ages: BTreeMap::new(),
@@ -118,8 +124,18 @@ impl Pg {
         }
     }
 
-    pub fn object(&self, name: &Name) -> Option<&Arc<Object>> {
+    /// The visible version of a name. Its blocks may be used again when the caller has given up its lock.
+    pub fn object(&self, name: &Name) -> Option<Object> {
         self.objects.get(name)
+    }
+
+    /// The visible version of a name. Its blocks are not used again before its content is dropped.
+    pub fn pin(&mut self, name: &Name) -> Option<Object> {
+        self.objects.pin(name)
+    }
+
+    pub fn has_object(&self, name: &Name) -> bool {
+        self.objects.contains(name)
     }
 
     pub fn object_count(&self) -> usize {
@@ -137,7 +153,7 @@ impl Pg {
     /// Whether a bucket has no object and no upload.
     pub fn is_empty(&self, bucket: BucketId) -> bool {
         let first = Name::starting(bucket, b"");
-        let object = self.objects.range(&first..).next().is_some_and(|(name, _)| name.bucket() == bucket);
+        let object = self.objects.range(Bound::Included(&first)).next().is_some_and(|(name, _)| name.bucket() == bucket);
         let upload = self.uploads.range((first, UploadId::default())..).next();
         !object && upload.is_none_or(|((name, _), _)| name.bucket() != bucket)
     }
@@ -150,7 +166,7 @@ impl Pg {
     /// Evaluates a condition. The caller holds the name alone, and has seen that nothing of it is pending.
     pub fn check_condition(&self, name: &Name, condition: &Condition) -> Result<(), Unmet> {
         assert!(condition.is_blind() || !self.is_pending(name), "a condition waits for what is pending");
-        let newest: Option<ETag> = self.objects.get(name).map(|object| tag_of(object));
+        let newest: Option<ETag> = self.objects.get(name).filter(|_| !condition.is_blind()).map(|object| tag_of(&object));
         condition.check(newest.as_ref())
     }
 
@@ -205,9 +221,8 @@ impl Pg {
             Mutation::Put { name, attributes, content } => self.put(name, Object { opseq, attributes, content }),
             Mutation::Delete { name } => self.delete(opseq, &name),
             Mutation::SetAttributes { name, base, attributes } => {
-                if let Some(head) = self.objects.get(&name).filter(|head| head.opseq == base) {
-                    let content = head.content.clone();
-                    self.set_object(name, Object { opseq, attributes, content });
+                if let Some(Object { content, .. }) = self.objects.get(&name).filter(|head| head.opseq == base) {
+                    self.set_object(&name, Object { opseq, attributes, content });
                 }
                 Vec::new()
             }
@@ -234,7 +249,7 @@ impl Pg {
     fn put(&mut self, name: Name, object: Object) -> Freed {
         let opseq = object.opseq;
         let deleted = self.pending_names.get(&name).map_or(Opseq::default(), |pending| pending.deleted);
-        let head = self.objects.get(&name).map_or(Opseq::default(), |head| head.opseq);
+        let head = self.objects.opseq(&name).unwrap_or_default();
         let later = head.max(deleted);
         if later > opseq {
             return vec![(later, object.content)];
@@ -242,27 +257,27 @@ impl Pg {
         if head == opseq {
             return Vec::new();
         }
-        self.set_object(name, object).map(|former| (opseq, former.content.clone())).into_iter().collect()
+        self.set_object(&name, object).map(|former| (opseq, former.content)).into_iter().collect()
     }
 
     fn delete(&mut self, opseq: Opseq, name: &Name) -> Freed {
         if let Some(pending) = self.pending_names.get_mut(name) {
             pending.deleted = pending.deleted.max(opseq);
         }
-        if self.objects.get(name).is_none_or(|head| head.opseq > opseq) {
+        if self.objects.opseq(name).is_none_or(|head| head > opseq) {
             return Vec::new();
         }
-        let (name, former) = self.objects.remove_entry(name).expect("it was looked at");
-        self.row_bytes -= rows::object_bytes(&name, &former);
-        vec![(opseq, former.content.clone())]
+        let (former, body_bytes) = self.objects.remove(name).expect("it was looked at");
+        self.row_bytes -= rows::object_bytes(name, body_bytes);
+        vec![(opseq, former.content)]
     }
 
-    fn set_object(&mut self, name: Name, object: Object) -> Option<Arc<Object>> {
-        self.row_bytes += rows::object_bytes(&name, &object);
-        let bytes = rows::name_bytes(&name);
-        let former = self.objects.insert(name, Arc::new(object));
-        if let Some(former) = &former {
-            self.row_bytes -= rows::object_bytes_without_name(former) + bytes;
+    /// The version before.
+    fn set_object(&mut self, name: &Name, object: Object) -> Option<Object> {
+        let table::Set { former, former_bytes, bytes } = self.objects.set(name, &object);
+        self.row_bytes += rows::object_bytes(name, bytes);
+        if former.is_some() {
+            self.row_bytes -= rows::object_bytes(name, former_bytes);
         }
         former
     }
@@ -303,7 +318,8 @@ impl Pg {
         let pieces = joined.iter().flat_map(|part| part.content.pieces.iter().cloned()).collect();
         let content = Arc::new(Content { pieces, parts: marks });
         let held = joined.iter().filter(|part| Arc::strong_count(&part.content) > 1);
-        self.joined.extend(held.map(|part| (Arc::downgrade(&content), Arc::downgrade(&part.content))));
+        let whole = content.first_block();
+        self.joined.extend(held.filter_map(|part| Some((whole?, Arc::downgrade(&part.content)))));
         let mut freed: Freed = upload.parts.into_values().map(|part| (opseq, part.content)).collect();
         freed.extend(self.put(name.0, Object { opseq, attributes, content }));
         freed

@@ -221,8 +221,8 @@ impl Store {
 
 impl Inner {
     /// Looks at the state. That counts only if this node may answer, and still may after the look.
-    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> Result<T, EngineError> {
-        let seen = look(&self.state.lock());
+    fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> Result<T, EngineError> {
+        let seen = look(&mut self.state.lock());
         match self.seat.may_read() {
             true => Ok(seen),
             false => Err(unavailable(NO_LEASE.to_owned())),

@@ -1,8 +1,9 @@
 //! Blocks of a group: reserved, in limbo, free again.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::content::{Content, Extent};
+use crate::content::{Content, Extent, Object};
 use crate::limits::DUMP_BLOCKS;
 use crate::name::Opseq;
 use crate::space::Space;
@@ -79,7 +80,7 @@ impl Pg {
         let mut free: Vec<Arc<Content>> = Vec::new();
         self.joined.retain(|(_, part)| part.strong_count() > 0);
         let joined = &self.joined;
-        let is_held = |content: &Arc<Content>| joined.iter().any(|(whole, _)| whole.as_ptr() == Arc::as_ptr(content));
+        let is_held = |content: &Arc<Content>| joined.iter().any(|(whole, _)| content.first_block() == Some(*whole));
         for (_, contents) in self.limbo.range_mut(..settled_below) {
             contents.retain(|content| {
                 // The readers' references are made under the lock under which this is called, from a name that is gone.
@@ -122,7 +123,7 @@ impl Pg {
 
     /// Extents of objects, parts and the dump.
     pub(super) fn owned(&self) -> impl Iterator<Item = Extent> {
-        let objects = self.objects.values().flat_map(|object| object.content.extents());
+        let objects = self.objects.range(Bound::Unbounded).flat_map(|(_, row)| extents_of(&row.object()));
         let parts = self.uploads.values().flat_map(|upload| upload.parts.values());
         let parts = parts.flat_map(|part| part.content.extents());
         objects.chain(parts).chain(self.dump.iter().copied())
@@ -132,4 +133,8 @@ impl Pg {
     pub fn space(&mut self) -> &mut Space {
         &mut self.space
     }
+}
+
+fn extents_of(object: &Object) -> Vec<Extent> {
+    object.content.extents().collect()
 }

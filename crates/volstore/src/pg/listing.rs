@@ -15,40 +15,34 @@ impl Pg {
     /// A page of objects.
     pub fn list(&self, query: &ListQuery) -> ListPage {
         let mut page = ListPage::default();
-        let mut from = if query.start_after < query.prefix {
+        let from = if query.start_after < query.prefix {
             Bound::Included(Name::starting(query.bucket, &query.prefix))
         } else {
             Bound::Excluded(Name::starting(query.bucket, &query.start_after))
         };
-        while let Some((name, object)) = self.objects.range((from, Bound::Unbounded)).next() {
+        let mut rows = self.objects.range(from.as_ref());
+        while let Some((name, row)) = rows.next() {
             if name.bucket() != query.bucket || !name.key().starts_with(&query.prefix) {
                 break;
             }
             let rolled_up = rolled_up(name.key(), &query.prefix, &query.delimiter);
             if rolled_up.is_some_and(|prefix| prefix <= &query.start_after[..]) {
-                from = match behind(rolled_up.expect("it was looked at")) {
-                    Some(next) => Bound::Included(Name::starting(query.bucket, &next)),
-                    None => break,
-                };
+                let Some(next) = behind(rolled_up.expect("it was looked at")) else { break };
+                rows = self.objects.range(Bound::Included(&Name::starting(query.bucket, &next)));
                 continue;
             }
             if page.items.len() == query.max_items {
                 page.truncated = true;
                 break;
             }
-            from = match rolled_up {
+            match rolled_up {
                 Some(prefix) => {
                     page.items.push(ListItem::Prefix(Bytes::copy_from_slice(prefix)));
-                    match behind(prefix) {
-                        Some(next) => Bound::Included(Name::starting(query.bucket, &next)),
-                        None => break,
-                    }
+                    let Some(next) = behind(prefix) else { break };
+                    rows = self.objects.range(Bound::Included(&Name::starting(query.bucket, &next)));
                 }
-                None => {
-                    page.items.push(ListItem::Object(listed(name, object)));
-                    Bound::Excluded(name.clone())
-                }
-            };
+                None => page.items.push(ListItem::Object(listed(&name, &row.object()))),
+            }
         }
         page
     }

@@ -10,24 +10,47 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::UploadId;
 
-use crate::content::{Content, Object};
+use crate::content::Content;
 use crate::limits::SLICE_ROWS;
 use crate::name::{Name, Opseq};
 use crate::record::decode_attributes;
 
-use super::{Outcome, Part, Pg, Upload, UploadName};
+use super::{Outcome, Part, Pg, Upload, UploadName, packing};
 
 const LENGTH_BYTES: usize = 4;
 /// The longest encodings of numbers in a row, together.
 const ROW_NUMBERS: u64 = 64;
+/// The same in the row of an object: its length and those of name and body, its kind, the bucket.
+const OBJECT_NUMBERS: u64 = 24;
 
 /// A row, as it is read.
-#[derive(Serialize, Deserialize)]
-enum Row {
-    Upload { name: Name, upload: UploadId, opseq: Opseq, attributes: Box<[u8]> },
-    Part { name: Name, upload: UploadId, number: u16, opseq: Opseq, attributes: Box<[u8]>, content: Content },
-    Outcome { name: Name, upload: UploadId, opseq: Opseq, attributes: Box<[u8]> },
-    Object { name: Name, opseq: Opseq, attributes: Box<[u8]>, content: Content },
+#[derive(Deserialize)]
+enum Row<'a> {
+    Upload {
+        name: Name,
+        upload: UploadId,
+        opseq: Opseq,
+        attributes: Box<[u8]>,
+    },
+    Part {
+        name: Name,
+        upload: UploadId,
+        number: u16,
+        opseq: Opseq,
+        attributes: Box<[u8]>,
+        content: Content,
+    },
+    Outcome {
+        name: Name,
+        upload: UploadId,
+        opseq: Opseq,
+        attributes: Box<[u8]>,
+    },
+    /// As `packing` has it.
+    Object {
+        name: Name,
+        body: &'a [u8],
+    },
 }
 
 /// The same, as it is written.
@@ -36,7 +59,7 @@ enum RowRef<'a> {
     Upload { name: &'a Name, upload: UploadId, opseq: Opseq, attributes: &'a [u8] },
     Part { name: &'a Name, upload: UploadId, number: u16, opseq: Opseq, attributes: &'a [u8], content: &'a Content },
     Outcome { name: &'a Name, upload: UploadId, opseq: Opseq, attributes: &'a [u8] },
-    Object { name: &'a Name, opseq: Opseq, attributes: &'a [u8], content: &'a Content },
+    Object { name: &'a Name, body: &'a [u8] },
 }
 
 /// Where the next slice of a dump begins.
@@ -55,6 +78,10 @@ impl Default for Cursor {
 
 fn after<K>(key: Option<&K>) -> (Bound<&K>, Bound<&K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+}
+
+fn from(name: Option<&Name>) -> Bound<&Name> {
+    name.map_or(Bound::Unbounded, Bound::Excluded)
 }
 
 impl Pg {
@@ -80,10 +107,9 @@ impl Pg {
             }
             Cursor::Objects(last) => {
                 let mut last_name = None;
-                for (name, object) in self.objects.range(after(last.as_ref())).take(SLICE_ROWS) {
-                    let Object { opseq, attributes, content } = &**object;
-                    write(&RowRef::Object { name, opseq: *opseq, attributes, content }, out);
-                    last_name = Some(name.clone());
+                for (name, row) in self.objects.range(from(last.as_ref())).take(SLICE_ROWS) {
+                    write(&RowRef::Object { name: &name, body: row.body() }, out);
+                    last_name = Some(name);
                 }
                 last_name.map(|name| Cursor::Objects(Some(name)))
             }
@@ -91,7 +117,7 @@ impl Pg {
     }
 
     /// Contents of the same rows as those of a slice.
-    pub fn contents(&self, cursor: &Cursor) -> (Vec<Arc<Content>>, Option<Cursor>) {
+    pub fn contents(&mut self, cursor: &Cursor) -> (Vec<Arc<Content>>, Option<Cursor>) {
         let mut contents = Vec::new();
         match cursor {
             Cursor::Uploads(last) => {
@@ -104,11 +130,7 @@ impl Pg {
             }
             Cursor::Outcomes(_) => (contents, Some(Cursor::Objects(None))),
             Cursor::Objects(last) => {
-                let mut last_name = None;
-                for (name, object) in self.objects.range(after(last.as_ref())).take(SLICE_ROWS) {
-                    contents.push(object.content.clone());
-                    last_name = Some(name.clone());
-                }
+                let (contents, last_name) = self.objects.pin_slice(from(last.as_ref()), SLICE_ROWS);
                 (contents, last_name.map(|name| Cursor::Objects(Some(name))))
             }
         }
@@ -125,7 +147,7 @@ impl Pg {
         Some(())
     }
 
-    fn load_row(&mut self, row: Row) -> Option<()> {
+    fn load_row(&mut self, row: Row<'_>) -> Option<()> {
         match row {
             Row::Upload { name, upload, opseq, attributes } => {
                 check(&name, &attributes, None)?;
@@ -142,9 +164,10 @@ impl Pg {
                 check(&name, &attributes, None)?;
                 self.remember((name, upload), Outcome { opseq, attributes });
             }
-            Row::Object { name, opseq, attributes, content } => {
-                check(&name, &attributes, Some(&content))?;
-                drop(self.set_object(name, Object { opseq, attributes, content: Arc::new(content) }));
+            Row::Object { name, body } => {
+                let object = packing::read(body)?;
+                check(&name, &object.attributes, Some(&object.content))?;
+                drop(self.set_object(&name, object));
             }
         }
         Some(())
@@ -188,12 +211,9 @@ pub fn part_bytes(name: &Name, part: &Part) -> u64 {
     upload_bytes(name, &part.attributes) + content_bytes(&part.content)
 }
 
-pub fn object_bytes(name: &Name, object: &Object) -> u64 {
-    name_bytes(name) + object_bytes_without_name(object)
-}
-
-pub fn object_bytes_without_name(object: &Object) -> u64 {
-    object.attributes.len() as u64 + content_bytes(&object.content)
+/// `body_bytes`: of the row's body.
+pub fn object_bytes(name: &Name, body_bytes: usize) -> u64 {
+    name.key().len() as u64 + body_bytes as u64 + OBJECT_NUMBERS
 }
 
 fn content_bytes(content: &Content) -> u64 {
@@ -213,7 +233,7 @@ pub fn blocks_for(row_bytes: u64) -> u64 {
 
 /// The count anew.
 pub(super) fn counted(pg: &Pg) -> u64 {
-    let objects: u64 = pg.objects.iter().map(|(name, object)| object_bytes(name, object)).sum();
+    let objects: u64 = pg.objects.range(Bound::Unbounded).map(|(name, row)| object_bytes(&name, row.body().len())).sum();
     let of_upload = |(name, upload): (&UploadName, &Upload)| {
         let parts: u64 = upload.parts.values().map(|part| part_bytes(&name.0, part)).sum();
         upload_bytes(&name.0, &upload.attributes) + parts

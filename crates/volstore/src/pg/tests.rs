@@ -211,7 +211,7 @@ impl World {
             let answered = self.answered.get(&name).and_then(|all| all.last_key_value());
             let (last, sees) = answered.map_or((Opseq(0), None), |(opseq, sees)| (*opseq, *sees));
             let head = pg.object(&name);
-            let found = head.map(|object| u64::from(object.content.pieces[0].sums[0]));
+            let found = head.as_ref().map(|object| u64::from(object.content.pieces[0].sums[0]));
             let later = self.begun.range(last.next()..).filter(|(_, (of, _))| *of == name).map(|(_, (_, sees))| *sees);
             assert!(
                 found == sees || later.clone().any(|later| later == found),
@@ -287,9 +287,9 @@ fn blocks_wait_until_what_freed_them_is_settled() {
     let mut world = World::new();
     let mut seeded = Seeded::new(1);
     let (content, blocks) = world.content(&mut seeded).expect("there is room");
-    let kept = content.clone();
     world.place(Mutation::Put { name: name(0), attributes: attributes(1), content }, blocks, Some(1));
     world.end(Opseq(1));
+    let kept = world.pg.pin(&name(0)).expect("it is there");
     world.begin(&mut Seeded::new(3));
     world.place(Mutation::Delete { name: name(0) }, Vec::new(), None);
     world.end(Opseq(3));

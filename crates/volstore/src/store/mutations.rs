@@ -121,7 +121,7 @@ impl Inner {
 
     async fn set_tags(self: Arc<Self>, name: Name, tags: Vec<(Bytes, Bytes)>) -> Result<Committed, EngineError> {
         let _latch = self.latches.alone(&name).await;
-        let head = self.look(|state| state.pg.object(&name).cloned())?.ok_or(EngineError::NotFound)?;
+        let head = self.look(|state| state.pg.object(&name))?.ok_or(EngineError::NotFound)?;
         self.log_turn().await?;
         let held = Some(self.allocate(0).await?);
         let attributes = Attributes { tags, ..attributes_of(&head.attributes) };
@@ -141,7 +141,7 @@ impl Inner {
                 check_decided(state, &name)?;
             }
             state.pg.check_condition(&name, &condition).map_err(unmet)?;
-            Ok::<bool, EngineError>(state.pg.object(&name).is_some())
+            Ok::<bool, EngineError>(state.pg.has_object(&name))
         });
         if !is_there?? {
             // What is pending on the name, if anything is, comes after this.
@@ -169,7 +169,7 @@ impl Inner {
                 check_decided(state, name)?;
             }
             state.pg.check_condition(name, &rule.condition).map_err(unmet)?;
-            if rule.is_strict && state.pg.object(name).is_some() {
+            if rule.is_strict && state.pg.has_object(name) {
                 let reason = "the bucket is strict: an object that is there is not overwritten; delete it first".to_owned();
                 return Err(EngineError::Conflict { reason });
             }

@@ -23,7 +23,7 @@ use crate::sums::crc;
 pub struct Pinned {
     inner: Arc<Inner>,
     /// Always there before the drop.
-    object: Option<Arc<Object>>,
+    object: Option<Object>,
 }
 
 impl Pinned {
@@ -54,7 +54,7 @@ impl Drop for Pinned {
 impl Store {
     /// The visible version of a name.
     pub fn pin(&self, name: &Name) -> Result<Option<Pinned>, EngineError> {
-        let object = self.inner.look(|state| state.pg.object(name).cloned())?;
+        let object = self.inner.look(|state| state.pg.pin(name))?;
         Ok(object.map(|object| Pinned { inner: self.inner.clone(), object: Some(object) }))
     }
 }

@@ -127,7 +127,7 @@ async fn a_changed_bit_is_an_error() {
     rig.put("a", bytes(1, 100_000)).await.expect("puts");
     let extent = {
         let state = rig.store.inner.state.lock();
-        let object = state.pg.object(&crate::name::Name::of(&key("a"))).expect("it is there").clone();
+        let object = state.pg.object(&crate::name::Name::of(&key("a"))).expect("it is there");
         object.content.extents().next().expect("it has blocks")
     };
     let volume = super::support::copy_on(&rig.devices[0]);
