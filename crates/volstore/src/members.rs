@@ -16,6 +16,7 @@ mod device_log;
 mod messages;
 mod placing;
 mod region;
+mod space_calls;
 mod views;
 mod watching;
 
@@ -43,6 +44,7 @@ use device_log::DeviceLog;
 pub use device_log::Queued;
 pub use messages::MessageService;
 use messages::Outbox;
+use space_calls::SpaceCalls;
 
 /// The way to a service of another node; none if no such node is known.
 pub type Ways = Arc<dyn Fn(NodeId, ServiceTag) -> Option<Arc<dyn Caller>> + Send + Sync>;
@@ -69,6 +71,7 @@ pub struct Members {
     outbox: Outbox,
     /// A view has become active whose primary is here.
     lease_wanted: Notify,
+    calls: SpaceCalls,
 }
 
 /// A group that this node is or was a member of.

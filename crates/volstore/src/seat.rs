@@ -103,6 +103,11 @@ impl Seat {
         self.members.release(&self.group, through);
     }
 
+    /// Has the other groups that are served here give the device back what they need no more. The caller holds nothing that they may wait for.
+    pub async fn ask_space_back(&self) {
+        self.members.ask_space_back(&self.group).await;
+    }
+
     /// Whether a record fits, so that there still is room for what a start revokes.
     pub fn has_room(&self, bytes: usize) -> bool {
         let (entries, used) = self.group.log_size();

@@ -24,6 +24,7 @@ use types::{DeviceId, NodeId};
 use super::device_log::DeviceLog;
 use super::messages::Outbox;
 use super::region::{self, Region};
+use super::space_calls::SpaceCalls;
 use super::{Group, Members, Ways};
 use crate::limits::Shape;
 use crate::mirror::keep_units;
@@ -79,6 +80,7 @@ impl Members {
             obstacles: Mutex::default(),
             outbox: Outbox::default(),
             lease_wanted: Notify::new(),
+            calls: SpaceCalls::default(),
         })
     }
 

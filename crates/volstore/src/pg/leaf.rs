@@ -12,9 +12,9 @@ use std::ops::Range;
 use super::numbers::{push_number, take_number};
 
 /// A leaf above so many bytes is divided.
-pub const LEAF_BYTES: usize = 4096;
+pub const LEAF_BYTES: usize = 2048;
 /// A leaf's room grows by so many bytes at once: what is not used is less than that.
-const ROOM_STEP: usize = 256;
+const ROOM_STEP: usize = 128;
 
 /// Some rows.
 #[derive(Clone, Debug, Default)]
@@ -46,10 +46,30 @@ impl Leaf {
         self.bytes.capacity()
     }
 
-    /// The body of a name's row.
+    /// The body of a name's row. Rows are compared only where they leave what the name has in common with the row before.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        let (_, body) = self.find(name).found?;
-        Some(&self.bytes[body])
+        let mut rows = Rows { bytes: &self.bytes, at: 0, name: Vec::new() };
+        let mut matched = 0;
+        while rows.at < self.bytes.len() {
+            let shared = rows.number();
+            let rest = rows.take();
+            let body = rows.take();
+            match shared.cmp(&matched) {
+                // It differs from the name where the row before does.
+                Ordering::Greater => {}
+                Ordering::Less => return None,
+                Ordering::Equal => {
+                    let (rest, wanted) = (&self.bytes[rest], &name[matched..]);
+                    let more = rest.iter().zip(wanted).take_while(|(left, right)| left == right).count();
+                    match rest[more..].first().cmp(&wanted[more..].first()) {
+                        Ordering::Less => matched += more,
+                        Ordering::Equal => return Some(&self.bytes[body]),
+                        Ordering::Greater => return None,
+                    }
+                }
+            }
+        }
+        None
     }
 
     pub fn rows(&self) -> Rows<'_> {
@@ -174,14 +194,18 @@ impl<'a> Rows<'a> {
             return None;
         }
         let shared = self.number();
-        let rest = self.number();
+        let rest = self.take();
         self.name.truncate(shared);
-        self.name.extend_from_slice(&self.bytes[self.at..self.at + rest]);
-        self.at += rest;
-        let body = self.number();
+        self.name.extend_from_slice(&self.bytes[rest]);
+        Some(self.take())
+    }
+
+    /// The range of bytes that a length and they are.
+    fn take(&mut self) -> Range<usize> {
+        let len = self.number();
         let start = self.at;
-        self.at += body;
-        Some(start..self.at)
+        self.at += len;
+        start..self.at
     }
 
     fn number(&mut self) -> usize {

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A leaf's rows are not below its bound, and below the bound of the next leaf.
 //! - The first leaf's bound is empty. No other leaf is empty.
-//! - Contents with a block have one reference count: who pins a version and what frees it later have the same.
+//! - Contents with a block have one reference count: a pin of a version and what frees it later have the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;

@@ -10,6 +10,19 @@ use crate::limits::{AHEAD_SHARE, MAINTAIN_INTERVAL};
 use crate::record::Mutation;
 
 impl Store {
+    /// Gives back to the device what can be given back now: another group needs it.
+    pub async fn give_space_back(&self) -> Result<(), EngineError> {
+        let inner = self.inner.clone();
+        let work = async move {
+            if !inner.is_founded() || inner.state.lock().check_writable().is_err() {
+                return Ok(());
+            }
+            inner.settle().await?;
+            inner.return_units().await
+        };
+        Finishing::new(&self.inner.env, work).await
+    }
+
     /// Looks after the store now and then, for as long as it is polled.
     pub async fn maintain(&self) {
         loop {

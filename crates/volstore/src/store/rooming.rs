@@ -15,6 +15,7 @@ use crate::pg::Purpose;
 impl Inner {
     /// Reserves blocks for content. None are wanted where a record alone is to be written: then it is only seen to that the next dump finds room.
     pub(super) async fn allocate(self: &Arc<Self>, count: u64) -> Result<Held, EngineError> {
+        let mut has_asked = false;
         loop {
             let changed = self.changed.notified();
             if let Some(held) = self.try_allocate(count)? {
@@ -32,6 +33,11 @@ impl Inner {
             match self.clone().grow(known).await {
                 // Mutations under way may give blocks up.
                 Err(EngineError::Full) if is_pending => changed.await,
+                // Other groups may have space that they need no more.
+                Err(EngineError::Full) if !has_asked => {
+                    has_asked = true;
+                    self.seat.ask_space_back().await;
+                }
                 grown => grown?,
             }
         }
@@ -53,9 +59,10 @@ impl Inner {
         if let Some(extents) = reserve() {
             return Ok(extents);
         }
-        let turn = self.growing.lock().await;
-        self.add_unit().await?;
-        drop(turn);
+        if let Err(EngineError::Full) = self.add_unit_in_turn().await {
+            self.seat.ask_space_back().await;
+            self.add_unit_in_turn().await?;
+        }
         reserve().ok_or(EngineError::Full)
     }
 
@@ -72,6 +79,11 @@ impl Inner {
         drop(turn);
         self.changed.notify_waiters();
         grown
+    }
+
+    async fn add_unit_in_turn(&self) -> Result<(), EngineError> {
+        let _turn = self.growing.lock().await;
+        self.add_unit().await
     }
 
     /// The caller holds `growing`.

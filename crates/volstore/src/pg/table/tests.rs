@@ -49,6 +49,7 @@ fn a_table_is_a_map() {
         for step in 0..3000u64 {
             let number = seeded.below(400);
             let name = Name::starting(BucketId(1 + number as u64 % 3), format!("{}/{number}", number % 7).as_bytes());
+            assert_eq!(table.get(&name).as_ref(), model.get(&name), "seed {seed}, step {step}");
             // It grows, then shrinks.
             if seeded.percent(if step < 1500 { 80 } else { 20 }) {
                 let mut object = small(step, &Attributes::default());
@@ -79,7 +80,7 @@ fn a_table_is_a_map() {
 }
 
 #[test]
-fn who_pins_and_what_frees_share_a_reference() {
+fn a_pin_and_what_frees_share_a_reference() {
     let mut table = Table::new();
     let name = Name::starting(BucketId(1), b"a");
     table.set(&name, &small(1, &Attributes::default()));
