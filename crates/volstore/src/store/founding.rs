@@ -23,6 +23,17 @@ impl Inner {
         if self.is_founded() {
             return Ok(());
         }
+        match self.found_in_turn().await {
+            // Other groups may have space that they need no more.
+            Err(EngineError::Full) => {
+                self.seat.ask_space_back().await;
+                self.found_in_turn().await
+            }
+            founded => founded,
+        }
+    }
+
+    async fn found_in_turn(&self) -> Result<(), EngineError> {
         let _turn = self.growing.lock().await;
         if self.is_founded() {
             return Ok(());
