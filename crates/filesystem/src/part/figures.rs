@@ -45,8 +45,10 @@ pub fn of(contents: &Arc<Contents>, trees: &Arc<Trees>) -> Vec<Figure> {
     figures.push(Figure::gauge("trilith_file_closed_contents", help, move || closed.closed() as f64));
     let help = "Copies of those data partitions that are not in sync";
     figures.push(Figure::gauge("trilith_file_copies_out", help, move || out.copies_out() as f64));
-    let led = trees.clone();
-    figures
-        .push(Figure::gauge("trilith_file_led_trees", "Trees of file volumes that this node leads", move || led.led() as f64));
+    let (led, voters) = (trees.clone(), trees.clone());
+    let help = "Trees of file volumes that this node leads";
+    figures.push(Figure::gauge("trilith_file_led_trees", help, move || led.led() as f64));
+    let help = "Nodes with a vote in those trees: three for each tree in a cluster of three nodes and more";
+    figures.push(Figure::gauge("trilith_file_led_tree_voters", help, move || voters.voters_of_led() as f64));
     figures
 }

@@ -184,6 +184,13 @@ impl Trees {
         self.host.all().iter().filter(|member| member.leads()).count()
     }
 
+    /// Nodes that have a vote in the trees that this node leads, one by one. While members are exchanged, those of the smaller set.
+    pub fn voters_of_led(&self) -> usize {
+        let statuses = self.host.all().into_iter().map(|member| member.placed.group().status());
+        let led = statuses.filter(|status| status.is_leader);
+        led.map(|status| status.voters.iter().map(|set| set.len()).min().unwrap_or(0)).sum()
+    }
+
     /// The tree of a volume, wherever it is led.
     pub fn way(&self, volume: FileVolumeId) -> TreeWay {
         let key = GroupKey { kind: GroupKind::FILE_TREES, number: volume.0 };
