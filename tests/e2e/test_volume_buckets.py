@@ -1,7 +1,10 @@
 """Buckets of the volume engine: objects of all sizes, conditions, lists, uploads, space, `kill -9`, strict buckets."""
 
+import contextlib
 import hashlib
+import mmap
 import os
+import subprocess
 import threading
 import urllib.request
 
@@ -9,7 +12,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from conftest import REGION
+from conftest import REGION, SERVER
 from errors import refused
 from nodes import Node, wait_until
 
@@ -258,3 +261,58 @@ def test_a_strict_bucket_overwrites_nothing(server):
 
 def endpoint(node):
     return ["--endpoint", f"http://127.0.0.1:{node.s3}"]
+
+
+def fsck(node, wrong=None):
+    """`trilith fsck`; what it says. With `wrong`, a part of what it must find."""
+    command = [SERVER, "fsck", "--data", str(node.data), *node.named_devices()]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    said = done.stdout + done.stderr
+    if wrong is None:
+        assert done.returncode == 0 and "All is well." in said, said
+    else:
+        assert done.returncode == 1 and any("WRONG" in line and wrong in line for line in said.splitlines()), said
+    return said
+
+
+def test_fsck_reads_all_objects_and_names_the_damaged_one(tmp_path):
+    node = Node(tmp_path, device_size="1GiB", devices=["a.dev", "b.dev"])
+    s3 = client(node)
+    node.run("bucket", "make", "box", "--engine", "volume", *endpoint(node))
+    sizes = [0, 10, 100_000, 3 * MIB]
+    for number in range(20):
+        s3.put_object(Bucket="box", Key=f"k/{number}", Body=content(number, sizes[number % 4]))
+    upload = s3.create_multipart_upload(Bucket="box", Key="open")["UploadId"]
+    s3.upload_part(Bucket="box", Key="open", UploadId=upload, PartNumber=1, Body=content(99, 5 * MIB))
+    s3.delete_object(Bucket="box", Key="k/2")
+    node.stop()
+    before = [hashlib.sha256(device.read_bytes()).digest() for device in node.devices]
+    total = sum(sizes) * 5 - sizes[2]
+    said = fsck(node)
+    assert f"bucket    box: 19 objects, {total / MIB:.1f} MiB" in said, said
+    assert f"checked   {(total + 5 * MIB) / MIB:.1f} MiB of objects in volume buckets" in said, said
+    for sought, key in [(content(6, 4096), "k/6"), (content(99, 4096), "open")]:
+        with changed_bit(node.devices, sought):
+            fsck(node, wrong=f"`{key}` in bucket")
+    assert [hashlib.sha256(device.read_bytes()).digest() for device in node.devices] == before, "it changes nothing"
+    node.start()
+    assert read(client(node), "k/6") == content(6, 100_000)
+    node.stop()
+
+
+@contextlib.contextmanager
+def changed_bit(devices, sought):
+    """A bit is another one meanwhile, of content that begins so."""
+    for device in devices:
+        with open(device, "r+b") as file, mmap.mmap(file.fileno(), 0) as bytes_of:
+            at = bytes_of.find(sought)
+            if at >= 0:
+                bytes_of[at + 17] ^= 4
+                bytes_of.flush()
+                break
+    else:
+        raise AssertionError("no device has the content")
+    yield
+    with open(device, "r+b") as file, mmap.mmap(file.fileno(), 0) as bytes_of:
+        bytes_of[at + 17] ^= 4
+        bytes_of.flush()

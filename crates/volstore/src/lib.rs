@@ -45,6 +45,7 @@ mod interface;
 
 mod asking;
 mod desk;
+mod fsck;
 mod gateway;
 mod part;
 mod place;
@@ -55,4 +56,4 @@ mod simulation;
 pub use interface::VolumeEngine;
 pub use part::{Objects, ObjectsStarter};
 
-pub use store::StoreStats;
+pub use store::{CheckReport, StoreStats};

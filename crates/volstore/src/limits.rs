@@ -120,3 +120,11 @@ pub const PRIMARY_PATIENCE: Duration = Duration::from_secs(20);
 pub const PRIMARY_PAUSE: Duration = Duration::from_millis(50);
 /// How long one question to a primary may take.
 pub const QUESTION_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a node that stops takes at most to note what is settled.
+pub const SETTLE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Findings of a check that are told one by one.
+pub const MAX_FINDINGS: usize = 1000;
+/// How long a check waits until a group is open.
+pub const CHECK_PATIENCE: Duration = Duration::from_secs(60);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::engine::ObjectEngine;
 use device::{Volume, VolumeOwner};
 use env::Env;
+use futures_util::future::join_all;
 use manager::Manager;
 use net::{BoxFuture, Caller, Service, ServiceTag};
 use subsystem::{Figure, Loss, Silent, Starter, StatusLine, Subsystem, Surroundings, Task};
@@ -15,7 +16,7 @@ use crate::block_service::BlockService;
 use crate::desk::QuestionService;
 use crate::gateway::Gateway;
 use crate::keeper::keep;
-use crate::limits::{GROUP_COPIES, SHAPE, Shape};
+use crate::limits::{GROUP_COPIES, SETTLE_PATIENCE, SHAPE, Shape};
 use crate::members::{Members, MessageService, Ways};
 use crate::place::Place;
 use crate::store::StoreStats;
@@ -48,7 +49,6 @@ impl Objects {
         objects
     }
 
-    #[cfg(test)]
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
@@ -178,6 +178,20 @@ impl Subsystem for Objects {
 
     fn check_nothing_lost<'a>(&'a self, loss: &'a Loss) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move { self.check_copies_elsewhere(loss) })
+    }
+
+    /// All that was written is noted as settled. Other nodes take the groups over when they miss this one.
+    fn hand_over(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Some(members) = self.place.members() else { return };
+            let offices = members.groups().into_iter().filter_map(|group| group.office());
+            let settled = join_all(offices.map(|office| async move { office.store.maintain_now().await }));
+            tokio::select! {
+                biased;
+                _ = settled => {}
+                () = self.place.env().sleep(SETTLE_PATIENCE) => tracing::warn!("what was put into volume buckets last is not noted as settled in time"),
+            }
+        })
     }
 
     fn close_device(&self, device: DeviceId) -> BoxFuture<'_, ()> {

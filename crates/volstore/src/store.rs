@@ -6,6 +6,7 @@
 //! - After a write that failed nothing more is written: the next start finds what the medium holds.
 //! - A group without a mutation has no space.
 
+mod checking;
 mod committing;
 mod dumping;
 mod filling;
@@ -39,6 +40,7 @@ use crate::pg::Pg;
 use crate::seat::Seat;
 use crate::superblock::Superblock;
 
+pub use checking::CheckReport;
 pub use held::StagedContent;
 use latches::Latches;
 pub use mutations::Rule;

@@ -172,7 +172,8 @@ pub(super) async fn swaps_replace_what_they_matched(engine: Engine) {
         blind_writers.spawn(async move {
             let mut orders = Vec::new();
             while !stop.load(Ordering::Acquire) {
-                let number = BLIND + 2 * orders.len() as u64 + writer;
+                // Not the number of the first put: a tag is that of one put.
+                let number = BLIND + 1 + 2 * orders.len() as u64 + writer;
                 orders.push(put_as(&engine, &name, number, 64, Condition::None).await.expect("a blind put succeeds").order);
                 tokio::task::yield_now().await;
             }

@@ -7,6 +7,7 @@ pub mod kept;
 mod look;
 mod manifests;
 mod rebuild;
+mod volumes;
 
 use super::stopped_server::StoppedServer;
 use super::verdict;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 #[command(
     after_help = "The server must be stopped, and be a lone one: `trilith device scrub` reads what the nodes of a larger cluster hold.\n\
                   Without --rebuild nothing is changed: what a start would repair is repaired in memory, and then every copy\n\
-                  of every object is read and compared with its checksums. It takes as long as reading all that is stored.\n\
+                  of every object, of both engines, is read and compared with its checksums. It takes as long as reading all that is stored.\n\
                   Of block images it reads what says which part of which image is where, and compares copies with each other;\n\
                   the content of an image with one copy has no checksum and is not read.\n\
                   \n\

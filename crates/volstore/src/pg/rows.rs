@@ -116,22 +116,23 @@ impl Pg {
         }
     }
 
-    /// Contents of the same rows as those of a slice.
-    pub fn contents(&mut self, cursor: &Cursor) -> (Vec<Arc<Content>>, Option<Cursor>) {
+    /// Contents of the same rows as those of a slice, with the names that have them.
+    pub fn contents(&mut self, cursor: &Cursor) -> (Vec<(Name, Arc<Content>)>, Option<Cursor>) {
         let mut contents = Vec::new();
         match cursor {
             Cursor::Uploads(last) => {
                 let mut last_key = None;
                 for (key, upload) in self.uploads.range(after(last.as_ref())).take(SLICE_ROWS) {
-                    contents.extend(upload.parts.values().map(|part| part.content.clone()));
+                    contents.extend(upload.parts.values().map(|part| (key.0.clone(), part.content.clone())));
                     last_key = Some(key.clone());
                 }
                 (contents, Some(last_key.map_or(Cursor::Objects(None), |key| Cursor::Uploads(Some(key)))))
             }
             Cursor::Outcomes(_) => (contents, Some(Cursor::Objects(None))),
             Cursor::Objects(last) => {
-                let (contents, last_name) = self.objects.pin_slice(from(last.as_ref()), SLICE_ROWS);
-                (contents, last_name.map(|name| Cursor::Objects(Some(name))))
+                let contents = self.objects.pin_slice(from(last.as_ref()), SLICE_ROWS);
+                let next = contents.last().map(|(name, _)| Cursor::Objects(Some(name.clone())));
+                (contents, next)
             }
         }
     }

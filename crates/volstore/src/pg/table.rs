@@ -123,11 +123,10 @@ impl Table {
         Range { leaves, rows: None, skipping }
     }
 
-    /// All versions of some rows, pinned. The last name among them.
-    pub fn pin_slice(&mut self, from: Bound<&Name>, most: usize) -> (Vec<Arc<Content>>, Option<Name>) {
+    /// The contents of some rows, pinned, and their names.
+    pub fn pin_slice(&mut self, from: Bound<&Name>, most: usize) -> Vec<(Name, Arc<Content>)> {
         let rows: Vec<(Name, Object)> = self.range(from).take(most).map(|(name, row)| (name, row.object())).collect();
-        let last = rows.last().map(|(name, _)| name.clone());
-        (rows.into_iter().map(|(_, object)| self.pins.hold(object.content)).collect(), last)
+        rows.into_iter().map(|(name, object)| (name, self.pins.hold(object.content))).collect()
     }
 
     /// Bytes of memory that rows and their index take, but for what the allocator adds.

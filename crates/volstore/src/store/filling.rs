@@ -20,7 +20,7 @@ impl Store {
         let mut cursor = Some(Cursor::default());
         while let Some(from) = cursor {
             let (contents, next) = self.inner.state.lock().pg.contents(&from);
-            for content in &contents {
+            for (_, content) in &contents {
                 self.inner.fill_content(mirror, content).await?;
             }
             cursor = next;
@@ -39,7 +39,7 @@ impl Store {
         let (mut lacking, mut cursor) = (0, Some(Cursor::default()));
         while let Some(from) = cursor {
             let (contents, next) = self.inner.state.lock().pg.contents(&from);
-            for piece in contents.iter().flat_map(|content| &content.pieces) {
+            for piece in contents.iter().flat_map(|(_, content)| &content.pieces) {
                 lacking += self.inner.medium.lacking_copies(piece).await?;
             }
             cursor = next;

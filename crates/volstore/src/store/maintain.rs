@@ -27,9 +27,14 @@ impl Store {
     pub async fn maintain(&self) {
         loop {
             self.inner.env.sleep(MAINTAIN_INTERVAL).await;
-            if let Err(error) = Finishing::new(&self.inner.env, self.inner.clone().maintain_once()).await {
-                tracing::warn!(%error, "the space of volume buckets was not looked after");
-            }
+            self.maintain_now().await;
+        }
+    }
+
+    /// Settles what is done, and notes that it is: a start need not compare it with its sums then.
+    pub async fn maintain_now(&self) {
+        if let Err(error) = Finishing::new(&self.inner.env, self.inner.clone().maintain_once()).await {
+            tracing::warn!(%error, "the space of volume buckets was not looked after");
         }
     }
 }

@@ -5,6 +5,7 @@ use super::images;
 use super::kept::Kept;
 use super::look::{Looked, manager_copy};
 use super::manifests::ManagerManifests;
+use super::volumes;
 use crate::commands::size::human;
 use crate::place::Place;
 use anyhow::{Context, bail};
@@ -42,6 +43,7 @@ pub async fn run(env: &Env, folder: &Path, place: &Place, disks: &[Looked]) -> a
     let mut problems = Problems::default();
     let (opened, missing) = open_devices(env, &state, disks, &mut problems).await?;
     images::check(&state, &opened, &mut problems).await?;
+    let volumes = volumes::check(env, &manager, &opened, &mut problems).await?;
     let manifests = Arc::new(ManagerManifests::new(manager, LogStoreConfig::default().cell));
     let store = match LogStore::open(quiet(), env.clone(), manifests, opened, &missing).await {
         Ok(store) => store,
@@ -64,6 +66,10 @@ pub async fn run(env: &Env, folder: &Path, place: &Place, disks: &[Looked]) -> a
     tell_report(&report, &mut problems)?;
     if store.waits_for().is_empty() {
         check_buckets(&store, &buckets, &report, &mut problems).await?;
+    }
+    for bucket in buckets.iter().filter(|bucket| bucket.engine != BucketEngine::Log) {
+        let (objects, bytes) = volumes.objects.get(&bucket.id).copied().unwrap_or_default();
+        tell_bucket(bucket, objects, bytes)?;
     }
     Ok(problems.count == 0)
 }
@@ -174,6 +180,10 @@ fn describe(finding: &CheckFinding) -> String {
     format!("{owner}: {}; {rest}", bad.join("; "))
 }
 
+fn tell_bucket(bucket: &BucketRecord, objects: u64, bytes: u64) -> Printed {
+    tell!("bucket    {}: {objects} objects, {}", bucket.name, human(bytes))
+}
+
 /// Compares what lists say with what the index holds.
 async fn check_buckets(
     store: &LogStore,
@@ -181,13 +191,9 @@ async fn check_buckets(
     report: &CheckReport,
     problems: &mut Problems,
 ) -> anyhow::Result<()> {
-    for bucket in buckets {
-        if bucket.engine != BucketEngine::Log {
-            tell!("bucket    {}: of the volume engine, whose objects are not looked at here", bucket.name)?;
-            continue;
-        }
+    for bucket in buckets.iter().filter(|bucket| bucket.engine == BucketEngine::Log) {
         let (objects, bytes) = report.objects.get(&bucket.id).copied().unwrap_or_default();
-        tell!("bucket    {}: {objects} objects, {}", bucket.name, human(bytes))?;
+        tell_bucket(bucket, objects, bytes)?;
         match listed(store, bucket.id).await {
             Ok(listed) if listed == objects => {}
             Ok(listed) => problems.tell(&format!("bucket {}: a list names {listed} objects", bucket.name))?,
