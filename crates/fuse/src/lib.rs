@@ -43,7 +43,7 @@ pub use crate::handover::{HandoverError, receive_descriptors, send_descriptors};
 pub use crate::ids::{FileHandle, LockOwner, NodeId, RequestId, SessionId};
 pub use crate::init::{Capabilities, Negotiated};
 pub use crate::lock::{Lock, LockKind};
-pub use crate::mount::{Mount, MountError, MountOptions, Unmount, UnmountError, is_mounted, unmount};
+pub use crate::mount::{Mount, MountError, MountOptions, Unmount, UnmountError, is_mounted, remount, unmount};
 pub use crate::notify::Notification;
 pub use crate::request::Caller;
 pub use crate::session::{

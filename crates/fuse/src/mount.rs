@@ -186,6 +186,13 @@ impl MountOptions {
     }
 }
 
+/// Makes the mount on `point`, a path without symbolic links, read-only or writable, for as long as it is there. It stays nosuid and nodev.
+/// EBUSY: something is open for writing. The process that serves it is not asked.
+pub fn remount(point: &Path, read_only: bool) -> Result<(), Errno> {
+    let options = MountOptions { read_only, ..MountOptions::default() };
+    rustix::mount::mount_remount(point, options.flags(), "")
+}
+
 fn mount_directly(point: &Path, options: &MountOptions) -> Result<Device, MountError> {
     let device = Device::open().map_err(MountError::Device)?;
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());

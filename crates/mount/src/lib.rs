@@ -37,7 +37,7 @@ use fuse::{
 };
 use tokio::runtime::Handle;
 
-pub use fuse::{End, MAX_THREADS, Unmount, UnmountError, is_mounted, unmount};
+pub use fuse::{End, MAX_THREADS, Unmount, UnmountError, is_mounted, remount, unmount};
 
 use crate::caches::Caches;
 use crate::convert::Validity;

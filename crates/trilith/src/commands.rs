@@ -8,6 +8,7 @@ pub mod fsck;
 pub mod image;
 pub mod keep_mounts;
 pub mod mount;
+pub mod mount_helper;
 pub mod nbd;
 pub mod object;
 pub mod status;

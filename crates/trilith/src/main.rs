@@ -27,6 +27,7 @@ use commands::fsck::{self, FsckArgs};
 use commands::image::{self, ImageArgs};
 use commands::keep_mounts::{self, KeepMountsArgs};
 use commands::mount::{self, MountArgs, UmountArgs};
+use commands::mount_helper;
 use commands::nbd::{self, NbdArgs};
 use commands::object::{self, ObjectArgs};
 use commands::status::{self, StatusArgs};
@@ -88,7 +89,22 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let is_helper = mount_helper::is_called(std::env::args_os().next().as_deref());
+    let outcome = if is_helper { mount_helper::run().map(|()| ExitCode::SUCCESS) } else { run(Cli::parse().command) };
+    match outcome {
+        Ok(code) => code,
+        // The reader of the output has seen enough (`trilith object ls ... | head`): there is nothing to complain about.
+        Err(error) if matches!(error.downcast_ref::<OutputError>(), Some(OutputError::Closed)) => ExitCode::FAILURE,
+        Err(error) => {
+            complain!("trilith: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command.
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Bucket(args) => bucket::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Object(args) => object::run(&args).map(|()| ExitCode::SUCCESS),
@@ -104,14 +120,5 @@ fn main() -> ExitCode {
         Command::Fsck(args) => fsck::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Bench(command) => bench::run(command, commands::chunk::enter).map(|()| ExitCode::SUCCESS),
-    };
-    match outcome {
-        Ok(code) => code,
-        // The reader of the output has seen enough (`trilith object ls ... | head`): there is nothing to complain about.
-        Err(error) if matches!(error.downcast_ref::<OutputError>(), Some(OutputError::Closed)) => ExitCode::FAILURE,
-        Err(error) => {
-            complain!("trilith: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }

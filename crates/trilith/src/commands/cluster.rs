@@ -165,7 +165,8 @@ pub struct DevArgs {
     pub root_password: Option<String>,
 }
 
-fn patience(text: &str) -> Result<Duration, String> {
+/// A time that a person names.
+pub fn patience(text: &str) -> Result<Duration, String> {
     crate::settings::time(text).ok_or_else(|| format!("a time such as 30s, 10m or 2h, not `{text}`"))
 }
 

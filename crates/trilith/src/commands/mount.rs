@@ -1,8 +1,9 @@
 //! `trilith mount` and `trilith umount`.
 
 mod guest;
+mod waiting;
 
-use super::cluster::DataArgs;
+use super::cluster::{DataArgs, patience};
 use super::table;
 use super::volume::Files;
 use crate::serve::pid::is_running;
@@ -49,6 +50,9 @@ pub struct MountArgs {
     /// List the mounts of this node
     #[arg(long, conflicts_with_all = ["volume", "folder"])]
     ls: bool,
+    /// Wait at most so long (30s, 10m) for a server that starts. If it mounts the volume there by itself, that is the mount
+    #[arg(long, value_name = "TIME", value_parser = patience, requires = "detach", conflicts_with = "cluster")]
+    wait: Option<Duration>,
     #[command(flatten)]
     guest: GuestArgs,
     #[command(flatten)]
@@ -76,11 +80,20 @@ pub fn run(args: &MountArgs) -> anyhow::Result<()> {
         return mounted.map_err(|error| guest::tell_failure(args, error));
     }
     super::run(async {
-        let server = Files::of_folder(&args.data.data)?;
+        let server = match args.wait {
+            Some(patience) => waiting::for_server(&args.data.data, patience).await?,
+            None => Files::of_folder(&args.data.data)?,
+        };
         let (Some(volume), Some(folder)) = (&args.volume, &args.folder) else { return Ok(list(&mounts(&server).await?)?) };
         let point = absolute(folder)?;
         let options = MountOptions { is_read_only: args.read_only, is_private: args.private, is_kept: args.detach };
-        server.done(Ask::Mount { name: volume.clone(), point: point.clone(), options }).await?;
+        let is_there = match args.wait {
+            Some(patience) => waiting::for_mount(&server, (volume, &point), options, patience).await?,
+            None => false,
+        };
+        if !is_there {
+            server.done(Ask::Mount { name: volume.clone(), point: point.clone(), options }).await?;
+        }
         tell!("{volume} is mounted on {}", point.display())?;
         if args.detach { Ok(()) } else { stay(&server, &point).await }
     })
