@@ -412,9 +412,11 @@ impl FileSystem for Volume {
         self.waits.interrupt(id);
     }
 
-    fn fallocate(&self, _caller: &Caller, request: Fallocate, reply: Reply<()>) {
+    fn fallocate(&self, caller: &Caller, request: Fallocate, reply: Reply<()>) {
+        let by = owner(caller);
         self.answer(reply, |client| async move {
             let how = convert::allocation(request.mode)?;
+            client.drop_set_ids(ino(request.node), by).await?;
             client.fallocate(ino(request.node), request.offset, request.length, how, request.keeps_size()).await
         });
     }

@@ -1,9 +1,12 @@
 //! Attributes of inodes, and of the volume.
 
 use super::acl::{ACCESS, Acl};
-use super::{Client, ClientError, Old};
+use super::{Client, ClientError, Old, Owner};
 use crate::ids::Ino;
-use crate::meta::{AttributeChange, Attributes, Command, Found, Kind, MetaError, Query, Usage, XattrHow};
+use crate::meta::{
+    AttributeChange, Attributes, Command, Found, GROUP_EXECUTES, Kind, MODE_BITS, MetaError, Query, SET_GID, SET_UID, Usage,
+    XattrHow,
+};
 
 /// The space and the inodes of a volume, for `df`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,22 @@ impl Client {
     pub async fn getattr(&self, ino: Ino) -> Result<Attributes, ClientError> {
         self.tell_times(ino).await?;
         self.commands.inode(ino).await
+    }
+
+    /// Before content is changed by a call of which the kernel does not say whether set-user-id and set-group-id go (fallocate): they go, unless the caller
+    /// is root. Set-group-id of a file that its group may not execute stays for a caller of the group.
+    pub async fn drop_set_ids(&self, ino: Ino, by: Owner) -> Result<(), ClientError> {
+        if by.uid == 0 {
+            return Ok(());
+        }
+        let found = self.commands.inode(ino).await?;
+        if found.kind != Kind::File || found.mode & (SET_UID | SET_GID) == 0 {
+            return Ok(());
+        }
+        let goes_all = found.mode & GROUP_EXECUTES == 0 && by.gid != found.gid;
+        let mode = goes_all.then_some(found.mode & MODE_BITS & !(SET_UID | SET_GID));
+        let change = AttributeChange { kills_set_ids: true, mode, ..AttributeChange::default() };
+        self.commands.send_for_inode(Command::SetAttributes { ino, change }).await.map(drop)
     }
 
     /// Changes attributes. A change of the size cuts a file, or makes it longer by a hole.

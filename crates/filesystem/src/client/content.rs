@@ -6,6 +6,7 @@
 //! Other clients don't see that lock. The command says what the client has seen of the file, and is refused where another client has changed what counts:
 //! the write begins anew.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +15,7 @@ use super::pieces::{Piece, add_key, end_of, pieces};
 use super::plan::{OpenExtent, Plan, blocks_of, plan};
 use super::{Client, ClientError};
 use crate::data::DataError;
-use crate::ids::{BLOCK_BYTES, ExtentKey, Ino};
+use crate::ids::{BLOCK_BYTES, ExtentId, ExtentKey, Ino};
 use crate::meta::limits::{MAX_ANSWER, MAX_FILE_BYTES};
 use crate::meta::{AttributeChange, Attributes, Command, Done, Expected, Found, MetaError, Query};
 
@@ -281,7 +282,7 @@ impl Client {
         Ok(keys)
     }
 
-    /// Appends runs and returns their keys.
+    /// Appends runs and returns their keys. Where one finds no place, the file gets no key, and extents that were made for it are gone.
     pub(super) async fn append_runs(
         &self,
         inode: &Attributes,
@@ -292,10 +293,28 @@ impl Client {
     ) -> Result<Vec<ExtentKey>, ClientError> {
         let mut keys = Vec::new();
         open.iter_mut().for_each(|open| open.file_was_cut(inode.cuts));
+        let before = open.as_ref().map(|open| open.id);
         for run in runs {
-            add_key(&mut keys, self.append_run(inode, open, run, &filling.run(range, run)).await?);
+            match self.append_run(inode, open, run, &filling.run(range, run)).await {
+                Ok(key) => add_key(&mut keys, key),
+                Err(error) => {
+                    let made = keys.iter().map(|key| key.extent).filter(|extent| Some(*extent) != before);
+                    self.remove_made(made.collect(), open).await;
+                    return Err(error);
+                }
+            }
         }
         Ok(keys)
+    }
+
+    /// Removes extents that no key names. One that can't be removed stays.
+    async fn remove_made(&self, made: BTreeSet<ExtentId>, open: &mut Option<OpenExtent>) {
+        open.take_if(|open| made.contains(&open.id));
+        for extent in made {
+            if let Err(error) = self.data.remove(extent).await {
+                tracing::debug!(?extent, %error, "an extent stays that no file names");
+            }
+        }
     }
 
     /// Appends to the extent that the file grows in, and where that takes nothing more, to a new one. One that has no room, or does not answer, is

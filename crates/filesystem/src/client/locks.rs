@@ -4,11 +4,13 @@
 //! - A wait is the client's own: it asks what is in the way, with pauses that grow. What this client gives up wakes one that waits for the same file.
 //! - A client that was resumed does not know which owners have locked something before it: until the tree says that its session has no locks, it asks
 //!   the tree for the close of every file.
+//! - The kernel does not wait for the end of a last close. What the close gives up is free for each question of the same client that comes after it.
 //! - A fcntl lock for which its owner would wait for good, because another owner of the client waits for it in turn, is refused.
 //! - The tree takes the locks of a session away that it has not heard of for a lease. The client relies on them for a shorter time after the *sending* of
 //!   its last question that was answered. What was locked when they were taken away can't be used until it is unlocked or closed.
 
 mod circles;
+mod closing;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,6 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::circles::{Circles, Wait};
+use self::closing::Closing;
 use super::{Client, ClientError, FileHandle};
 use crate::ids::Ino;
 use crate::meta::limits::{LOCK_LEASE, MAX_FILE_BYTES};
@@ -45,6 +48,8 @@ pub struct Locks {
     /// The length of `held`.
     count: AtomicUsize,
     waiting: Mutex<BTreeMap<Ino, Waiting>>,
+    /// Files of which an open one is being closed that may have locked something.
+    closing: Closing,
     circles: Circles,
     /// When the last question was sent that the tree answered.
     heard_at: Mutex<Option<Instant>>,
@@ -210,6 +215,7 @@ fn is_whole(range: &LockRange) -> bool {
 impl Client {
     /// Locks a range of a file; the file as it is then.
     pub async fn lock(&self, ino: Ino, handle: FileHandle, lock: Lock) -> Result<Attributes, ClientError> {
+        self.locks.closing.over(ino).await;
         if self.commands.has_ended() {
             return Err(MetaError::NoSession.into());
         }
@@ -302,6 +308,7 @@ impl Client {
 
     /// A lock that is in the way of another one, and the session that has it.
     pub async fn lock_in_the_way(&self, ino: Ino, lock: Lock) -> Result<Option<(MetaSession, Lock)>, ClientError> {
+        self.locks.closing.over(ino).await;
         match self.commands.ask(Query::LockInTheWay { ino, session: self.session(), lock }).await? {
             Found::Lock(found) => Ok(found),
             other => Err(ClientError::unexpected(&other)),
@@ -341,6 +348,8 @@ impl Client {
 
     /// The last descriptor of an open file is closed: its flock is gone, and its locks of ranges.
     pub async fn closed(&self, ino: Ino, handle: FileHandle, flock_owner: Option<u64>) {
+        // Before the first wait: the next question of the kernel may follow at once.
+        let closing = self.locks.has_some().then(|| self.locks.closing.begin(ino));
         let mut owners = self.locks.by_handle(ino, handle);
         if let Some(number) = flock_owner.filter(|_| self.locks.has_older()) {
             // The kernel numbers an open file the same in both families.
@@ -349,6 +358,7 @@ impl Client {
         for owner in owners {
             self.unlock_all(ino, owner).await;
         }
+        drop(closing);
     }
 
     /// Locks the end of a file for the appends of this client; false where another one has it.

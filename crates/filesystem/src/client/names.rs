@@ -42,11 +42,17 @@ pub struct OpenFlags {
 impl Client {
     pub async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry, ClientError> {
         let found = match name {
-            b"." => self.commands.inode(parent).await?,
+            b"." => self.by_number(parent).await?,
             b".." => self.parent(parent).await?,
             _ => self.find(parent, name).await?,
         };
         Ok(self.referred(self.with_times(found).await?))
+    }
+
+    /// An inode that the kernel does not have: a file handle names it (open_by_handle_at(2), NFS). One without names is in use by others at most.
+    async fn by_number(&self, ino: Ino) -> Result<Attributes, ClientError> {
+        let found = self.commands.inode(ino).await?;
+        if found.nlink == 0 { Err(MetaError::Stale.into()) } else { Ok(found) }
     }
 
     async fn find(&self, parent: Ino, name: &[u8]) -> Result<Attributes, ClientError> {

@@ -186,6 +186,28 @@ async fn a_write_for_which_there_is_no_room_leaves_the_file_as_it_was() {
     assert_eq!((state.total_bytes, state.free_bytes), (ROOM, 0));
 }
 
+/// Caught: what a write had appended before it found no room stayed for good, so a full device lost more space with each such write.
+#[tokio::test]
+async fn a_write_that_finds_room_for_a_part_takes_none() {
+    let meta = Arc::new(LocalPartition::default());
+    let volume = Volume::new(meta.clone()).await;
+    let (ino, _) = volume.file("f").await;
+    for block in [0, 2, 4] {
+        volume.write(ino, block * 4096, &[1; 4096]).await.unwrap();
+    }
+    let (other, _) = volume.file("g").await;
+    volume.client.fallocate(other, 0, ROOM - 4 * 4096, Allocation::Plain, false).await.unwrap();
+    let extents = volume.data.extents();
+    // One that has no extent to go on in, and finds room for one of two holes.
+    let writer = Client::connect(meta, volume.data.clone(), Env::real()).await.unwrap();
+    let write = |offset, len| writer.write(ino, WriteAt { offset, ..WriteAt::default() }, vec![2; len].into());
+    assert_eq!(write(0, 5 * 4096).await, Err(DataError::Full.into()));
+    assert_eq!(volume.data.extents(), extents);
+    assert_eq!(volume.data.room().free_bytes, 4096);
+    write(4096, 4096).await.unwrap();
+    assert_eq!(volume.content(ino).await[3 * 4096..4 * 4096], [0; 4096]);
+}
+
 #[tokio::test]
 async fn a_write_back_that_failed_is_told_by_each_open_file_once() {
     let volume = Volume::local().await;
@@ -213,6 +235,40 @@ async fn a_file_without_a_name_is_freed_with_its_last_use() {
     volume.client.release(unnamed.0.ino, handle, None).await;
     assert_eq!(volume.client.forget(unnamed.0.ino, 2), None);
     assert_eq!(volume.client.lookup(Ino::ROOT, b"named").await.unwrap().0.nlink, 1);
+}
+
+/// Caught: an allocation by a user that is not root left set-user-id. As `file_remove_privs` of Linux has it.
+#[tokio::test]
+async fn an_allocation_drops_set_user_id_as_linux_does() {
+    let volume = Volume::local().await;
+    let (ino, _) = volume.file("f").await;
+    let (user, of_group) = (Owner { uid: 1000, gid: 1000 }, Owner { uid: 1000, gid: 0 });
+    for (before, by, after) in [
+        (0o6666, OWNER, 0o6666),
+        (0o6666, user, 0o666),
+        (0o6666, of_group, 0o2666),
+        (0o6676, user, 0o676),
+        (0o6676, of_group, 0o676),
+        (0o2676, user, 0o676),
+        (0o6777, user, 0o777),
+    ] {
+        let change = AttributeChange { mode: Some(before), ..AttributeChange::default() };
+        volume.client.setattr(ino, change).await.unwrap();
+        volume.client.drop_set_ids(ino, by).await.unwrap();
+        assert_eq!(volume.client.getattr(ino).await.unwrap().mode, after, "{before:o} by {by:?}");
+    }
+}
+
+/// Caught: a handle of a removed file opened it for as long as the kernel had not said that it has dropped it.
+#[tokio::test]
+async fn a_number_finds_no_inode_without_names() {
+    let volume = Volume::local().await;
+    let (ino, handle) = volume.file("f").await;
+    assert_eq!(volume.client.lookup(ino, b".").await.unwrap().0.ino, ino);
+    volume.client.unlink(Ino::ROOT, b"f").await.unwrap();
+    assert_eq!(volume.client.lookup(ino, b".").await, Err(MetaError::Stale.into()));
+    assert_eq!(volume.client.getattr(ino).await.unwrap().nlink, 0, "it is open");
+    volume.client.release(ino, handle, None).await;
 }
 
 #[tokio::test]

@@ -125,6 +125,27 @@ async fn a_lock_keeps_another_client_out_until_its_file_is_closed() {
     one.lock(exclusive(1)).await.unwrap();
 }
 
+/// Caught: the kernel does not wait for a last close, and a program that locked a file next found the lock of one that had ended.
+#[tokio::test(start_paused = true)]
+async fn what_a_last_close_gives_up_is_free_for_all_that_come_after_it() {
+    let volume = Volume::new();
+    let user = volume.user().await;
+    for number in 0..20 {
+        let family = if number % 2 == 0 { LockFamily::Flock } else { LockFamily::Fcntl };
+        let by = |number| Lock { owner: LockOwner { family, number }, ..exclusive(number) };
+        let handle = FileHandle(1000 + number);
+        user.client.lock(user.ino, handle, by(1)).await.unwrap();
+        let close = user.client.release(user.ino, handle, None);
+        let ((), found, locked) =
+            tokio::join!(close, user.client.lock_in_the_way(user.ino, by(2)), user.client.lock(user.ino, user.handle, by(3)));
+        locked.unwrap();
+        let in_the_way = found.unwrap().map(|(_, lock)| lock.owner.number);
+        assert!(in_the_way.is_none_or(|owner| owner == 3), "round {number}: {in_the_way:?}");
+        user.client.unlock(user.ino, by(3).owner, LockRange::ALL).await.unwrap();
+    }
+    assert!(user.client.locks.closing.is_empty());
+}
+
 /// Of one byte.
 fn byte(number: u64, first: u64) -> Lock {
     Lock { range: LockRange { first, last: first }, ..exclusive(number) }
