@@ -183,6 +183,23 @@ def test_space_goes_back_and_quotas_hold(node):
         time.sleep(0.2)
 
 
+def test_an_allocation_by_a_user_drops_set_user_id(node):
+    node.run("volume", "create", "home")
+    node.mount_volume()
+    program = node.mount / "program"
+    program.write_bytes(b"x" * 5000)
+    program.chmod(0o6777)
+    assert program.stat().st_mode & 0o7777 == 0o6777
+    with open(program, "rb") as file:
+        # Its folder is closed to other users.
+        command = ["fallocate", "-l", "10000", f"/proc/self/fd/{file.fileno()}"]
+        check(*command, pass_fds=[file.fileno()])
+        assert program.stat().st_mode & 0o7777 == 0o6777, "root allocates"
+        check(*command, pass_fds=[file.fileno()], user=1000, group=1000, extra_groups=[])
+        # At once: the kernel does not go by what it has of the file.
+        assert program.stat().st_mode & 0o7777 == 0o777
+
+
 def test_a_tree_that_is_longer_than_its_log_survives_kills(node):
     """More commands than stand behind a snapshot: what is there after a kill comes from rows and from the log."""
     node.run("volume", "create", "home")

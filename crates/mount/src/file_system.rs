@@ -413,10 +413,12 @@ impl FileSystem for Volume {
     }
 
     fn fallocate(&self, caller: &Caller, request: Fallocate, reply: Reply<()>) {
-        let by = owner(caller);
+        let (by, caches) = (owner(caller), Arc::clone(&self.caches));
         self.answer(reply, |client| async move {
             let how = convert::allocation(request.mode)?;
-            client.drop_set_ids(ino(request.node), by).await?;
+            if let Some(changed) = client.drop_set_ids(ino(request.node), by).await? {
+                caches.renew_all(&client, &changed).await;
+            }
             client.fallocate(ino(request.node), request.offset, request.length, how, request.keeps_size()).await
         });
     }

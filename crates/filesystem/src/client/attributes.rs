@@ -40,19 +40,19 @@ impl Client {
     }
 
     /// Before content is changed by a call of which the kernel does not say whether set-user-id and set-group-id go (fallocate): they go, unless the caller
-    /// is root. Set-group-id of a file that its group may not execute stays for a caller of the group.
-    pub async fn drop_set_ids(&self, ino: Ino, by: Owner) -> Result<(), ClientError> {
+    /// is root. Set-group-id of a file that its group may not execute stays for a caller of the group. The file, if it has changed.
+    pub async fn drop_set_ids(&self, ino: Ino, by: Owner) -> Result<Option<Attributes>, ClientError> {
         if by.uid == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let found = self.commands.inode(ino).await?;
         if found.kind != Kind::File || found.mode & (SET_UID | SET_GID) == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let goes_all = found.mode & GROUP_EXECUTES == 0 && by.gid != found.gid;
         let mode = goes_all.then_some(found.mode & MODE_BITS & !(SET_UID | SET_GID));
         let change = AttributeChange { kills_set_ids: true, mode, ..AttributeChange::default() };
-        self.commands.send_for_inode(Command::SetAttributes { ino, change }).await.map(drop)
+        self.commands.send_for_inode(Command::SetAttributes { ino, change }).await.map(Some)
     }
 
     /// Changes attributes. A change of the size cuts a file, or makes it longer by a hole.
