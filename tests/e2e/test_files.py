@@ -275,6 +275,11 @@ def test_counters_show_what_reaches_the_disk(node):
             file.write(os.urandom(MIB))
     assert node.metric("trilith_file_written_bytes_total") - counted == content
     assert io_bytes(node, "write_bytes") - written < content + content // 8
+    # What is read in sequence is asked for by the MiB: the kernel reads that far ahead.
+    Path("/proc/sys/vm/drop_caches").write_text("1")
+    asked = node.metric("trilith_file_requests_total")
+    check("dd", f"if={node.mount / 'large'}", "of=/dev/null", "bs=128K", "status=none")
+    assert node.metric("trilith_file_requests_total") - asked < 2 * content // MIB
     # Names and attributes come from memory, also where the kernel has none of them.
     subprocess.run(["sync"], check=True)
     Path("/proc/sys/vm/drop_caches").write_text("2")

@@ -118,6 +118,16 @@ impl Mount {
         Mount { devices: descriptors.into_iter().map(Device::from).collect(), point, negotiated: Some(negotiated) }
     }
 
+    /// Has the kernel read so far ahead of programs that read in sequence: INIT can only lower what it does by itself, 128 KiB. A caller that is not root
+    /// can't change it.
+    pub(crate) fn raise_readahead(&self, bytes: u32) {
+        let Ok(Some(connection)) = unmount::connection(&self.point) else { return };
+        let setting = format!("/sys/class/bdi/0:{connection}/read_ahead_kb");
+        if let Err(error) = std::fs::write(&setting, (bytes >> 10).to_string()) {
+            tracing::debug!(%error, setting, "the kernel reads ahead as it does by itself");
+        }
+    }
+
     /// Where it is mounted, without symbolic links.
     pub fn point(&self) -> &Path {
         &self.point

@@ -8,6 +8,7 @@ pub use listing::{DirectoryEntry, Listing, PlusListing};
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -179,7 +180,7 @@ impl Body for Created {
 
 /// Bytes of a file, of a symbolic link's target, or of an ioctl.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Data(pub Vec<u8>);
+pub struct Data(pub Bytes);
 
 /// Data in several parts, lent for the time of the reply.
 #[derive(Clone, Copy, Debug)]

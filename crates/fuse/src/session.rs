@@ -159,7 +159,13 @@ impl Session {
         let negotiated = match taken_over {
             Some(negotiated) if negotiated.has(HAS_RESEND) => negotiated,
             Some(_) => return Err(SessionError::CannotResend),
-            None => shake_hands(device, &options.capabilities)?,
+            None => {
+                let negotiated = shake_hands(device, &options.capabilities)?;
+                if negotiated.max_readahead_bytes < options.capabilities.max_readahead_bytes {
+                    mount.raise_readahead(options.capabilities.max_readahead_bytes);
+                }
+                negotiated
+            }
         };
         while mount.devices.len() < threads {
             let clone = mount.devices[0].clone_queue().map_err(SessionError::Device)?;

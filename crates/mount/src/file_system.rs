@@ -192,7 +192,7 @@ impl FileSystem for Volume {
     }
 
     fn readlink(&self, _caller: &Caller, request: ReadLink, reply: Reply<Data>) {
-        self.answer(reply, |client| async move { client.readlink(ino(request.node)).await.map(Data) });
+        self.answer(reply, |client| async move { client.readlink(ino(request.node)).await.map(|target| Data(target.into())) });
     }
 
     fn symlink(&self, caller: &Caller, request: Symlink<'_>, reply: Reply<Entry>) {

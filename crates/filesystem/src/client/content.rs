@@ -60,7 +60,7 @@ pub(super) enum What<'a> {
 
 impl Client {
     /// Bytes of a file, fewer than asked for only at its end. Holes are zeros.
-    pub async fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, ClientError> {
+    pub async fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Bytes, ClientError> {
         self.check_locks(ino, false).await?;
         let state = self.files.state(ino);
         let _reading = state.content.read().await;
@@ -69,7 +69,7 @@ impl Client {
             let inode = self.commands.inode(ino).await?;
             let end = offset.saturating_add(len as u64).min(inode.size);
             if offset >= end {
-                return Ok(Vec::new());
+                return Ok(Bytes::new());
             }
             let read = self.read_pieces(ino, offset..end).await;
             // Keys that were cut while it was read: what they named may be gone, or look like a hole.
@@ -82,9 +82,10 @@ impl Client {
     }
 
     /// What keys of a range name, with zeros for its holes; whether there are some.
-    async fn read_pieces(&self, ino: Ino, range: Range<u64>) -> Result<(Vec<u8>, bool), ClientError> {
+    async fn read_pieces(&self, ino: Ino, range: Range<u64>) -> Result<(Bytes, bool), ClientError> {
         let keys = self.keys(ino, range.clone()).await?;
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let len = range.end - range.start;
+        let mut bytes = BytesMut::new();
         let mut has_holes = false;
         for piece in pieces(&keys, range) {
             match piece {
@@ -97,11 +98,14 @@ impl Client {
                     if content.len() as u64 != key.len {
                         return Err(ClientError::Short { ino, key, got: content.len() as u64 });
                     }
+                    if key.len == len {
+                        return Ok((content, false));
+                    }
                     bytes.extend_from_slice(&content);
                 }
             }
         }
-        Ok((bytes, has_holes))
+        Ok((bytes.freeze(), has_holes))
     }
 
     /// Puts bytes into a file.

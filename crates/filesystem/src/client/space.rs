@@ -172,7 +172,7 @@ impl Client {
             return Ok(0);
         }
         let write = WriteAt { offset: to.offset, kills_set_ids: true, ..WriteAt::default() };
-        let written = self.write(to.ino, write, data.into()).await?;
+        let written = self.write(to.ino, write, data).await?;
         Ok(written.len as u64)
     }
 }

@@ -42,7 +42,7 @@ impl Volume {
     }
 
     async fn content(&self, ino: Ino) -> Vec<u8> {
-        self.client.read(ino, 0, 1 << 20).await.unwrap()
+        self.client.read(ino, 0, 1 << 20).await.unwrap().into()
     }
 }
 

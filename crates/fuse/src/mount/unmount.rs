@@ -51,7 +51,12 @@ pub fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
 
 /// Whether a FUSE mount lies on `point`, a path without symbolic links. The mount is not asked: it may have stalled.
 pub fn is_mounted(point: &Path) -> std::io::Result<bool> {
-    Ok(connection_of(&fs::read(MOUNTINFO)?, point).is_some())
+    Ok(connection(point)?.is_some())
+}
+
+/// The number of the connection of the FUSE mount on `point`, if there is one.
+pub(super) fn connection(point: &Path) -> std::io::Result<Option<u32>> {
+    Ok(connection_of(&fs::read(MOUNTINFO)?, point))
 }
 
 #[derive(PartialEq, Eq)]

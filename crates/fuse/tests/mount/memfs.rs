@@ -353,7 +353,7 @@ impl FileSystem for MemFs {
     fn readlink(&self, _caller: &Caller, request: ReadLink, reply: Reply<Data>) {
         self.answer(reply, |tree| {
             tree.inode(request.node).and_then(|inode| match &inode.kind {
-                Kind::Symlink(target) => Ok(Data(target.clone())),
+                Kind::Symlink(target) => Ok(Data(target.clone().into())),
                 _ => Err(Errno::INVAL),
             })
         });
@@ -414,7 +414,7 @@ impl FileSystem for MemFs {
     }
 
     fn read(&self, _caller: &Caller, request: Read, reply: Reply<Data>) {
-        self.answer(reply, |tree| tree.read(&request).map(Data));
+        self.answer(reply, |tree| tree.read(&request).map(|data| Data(data.into())));
     }
 
     fn write(&self, _caller: &Caller, request: Write<'_>, reply: Reply<Written>) {

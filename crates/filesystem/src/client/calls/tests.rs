@@ -86,7 +86,7 @@ async fn a_call_that_is_made_again_in_the_next_process_gets_the_first_answer() {
         call(10, next.rename((Ino::ROOT, b"f"), (folder, b"h"), RenameHow::NoReplace)).await.unwrap();
         call(12, next.setxattr(ino, xattr.clone())).await.unwrap();
         call(14, next.unlink(folder, b"g")).await.unwrap();
-        assert_eq!(next.read(ino, 0, 100).await.unwrap(), b"once");
+        assert_eq!(next.read(ino, 0, 100).await.unwrap(), &b"once"[..]);
     }
     // Answered now: what is called next is another call.
     let next = kept.next();
@@ -94,7 +94,7 @@ async fn a_call_that_is_made_again_in_the_next_process_gets_the_first_answer() {
     [2, 6, 8, 10, 12, 14].into_iter().for_each(|number| next.answered(CallId(number)));
     assert_eq!(call(16, next.make(Ino::ROOT, b"d", FOLDER)).await, Err(MetaError::Exists.into()));
     call(18, next.write(ino, write, data)).await.unwrap();
-    assert_eq!(next.read(ino, 0, 100).await.unwrap(), b"onceonce");
+    assert_eq!(next.read(ino, 0, 100).await.unwrap(), &b"onceonce"[..]);
 }
 
 /// A tree that is cut off: commands are lost before it has them.
@@ -128,7 +128,7 @@ async fn a_write_whose_commit_was_lost_is_carried_out_by_the_next_process() {
     for _process in 0..3 {
         let next = kept.next();
         assert_eq!(written(call(4, next.write(ino, write, data.clone())).await), (0, 4));
-        assert_eq!(next.read(ino, 0, 100).await.unwrap(), b"once");
+        assert_eq!(next.read(ino, 0, 100).await.unwrap(), &b"once"[..]);
     }
 }
 

@@ -97,7 +97,7 @@ impl User {
     }
 
     async fn content(&self) -> Result<Vec<u8>, ClientError> {
-        self.client.read(self.ino, 0, 1 << 20).await
+        self.client.read(self.ino, 0, 1 << 20).await.map(Vec::from)
     }
 }
 
@@ -321,7 +321,7 @@ async fn appends_of_several_clients_are_all_there_once_and_in_order() {
         }
     };
     tokio::join!(appends('a', &users[0]), appends('b', &users[1]), appends('c', &users[2]));
-    let content = String::from_utf8(users[0].client.read(users[0].ino, 0, 1 << 22).await.unwrap()).unwrap();
+    let content = String::from_utf8(users[0].client.read(users[0].ino, 0, 1 << 22).await.unwrap().into()).unwrap();
     for name in ["a", "b", "c"] {
         let records: Vec<&str> = content.lines().filter(|line| line.starts_with(name)).collect();
         let expected: Vec<String> =
