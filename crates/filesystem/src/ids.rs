@@ -6,9 +6,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ino(pub u64);
 
+/// Bits of an inode's number below that of its tree.
+const BITS_IN_TREE: u32 = 48;
+
 impl Ino {
-    /// The root directory of a volume.
+    /// The root directory of a volume, in the first tree.
     pub const ROOT: Ino = Ino(1);
+
+    /// The tree that has the inode: the high bits of its number (docs/rfd/0031).
+    pub fn tree(self) -> TreeIndex {
+        TreeIndex((self.0 >> BITS_IN_TREE) as u16)
+    }
+}
+
+/// The number of a tree among those of its volume, from 0. The root is in tree 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TreeIndex(pub u16);
+
+impl TreeIndex {
+    /// The first number that the tree gives to an inode: 0 is none, and 1 is the root's in tree 0.
+    pub fn first_ino(self) -> Ino {
+        Ino(u64::from(self.0) << BITS_IN_TREE | 2)
+    }
 }
 
 /// An extent: a piece of space of a data partition that grows at its end. Never used twice.

@@ -14,6 +14,7 @@ pub mod ids;
 pub mod meta;
 mod part;
 pub mod protocol;
+mod transactions;
 
 pub use door::{LeftMount, MountDoor, Mounted};
 pub use part::{FileStarter, Files};

@@ -13,6 +13,7 @@ mod lock;
 mod machine;
 mod query;
 mod reply;
+mod transaction;
 
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ pub use lock::{Lock, LockFamily, LockOwner, LockRange};
 pub use machine::Machine;
 pub use query::{Answer, DirectoryEntry, Found, Freed, FreedPiece, Query, Usage};
 pub use reply::{Done, MetaError, Reply};
+pub use transaction::{Part, PartAnswer, Prepared, TransactionId};
 
 /// A meta partition, as a client sees it.
 pub trait MetaPartition: Send + Sync {

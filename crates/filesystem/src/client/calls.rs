@@ -78,6 +78,11 @@ pub fn kind_of(command: &Command) -> u64 {
         Command::LoseLocks { .. } => 17,
         Command::ConfirmFreed { .. } => 18,
         Command::SetQuota { .. } => 19,
+        Command::Prepare { .. } => 20,
+        Command::Decide { .. } => 21,
+        Command::Refuse { .. } => 22,
+        Command::Conclude { .. } => 23,
+        Command::Forget { .. } => 24,
     };
     kind * (COUNT + 1)
 }

@@ -3,7 +3,7 @@
 use super::{Client, ClientError};
 use crate::ids::Ino;
 use crate::meta::limits::MAX_ANSWER;
-use crate::meta::{Attributes, Found, Kind, Query};
+use crate::meta::{Attributes, DirectoryEntry, Found, Kind, Query};
 
 /// Cookies of "." and "..". Those of names are greater.
 const DOT: u64 = 1;
@@ -17,7 +17,7 @@ pub struct ListedEntry {
     pub kind: Kind,
     /// Where a listing goes on after this entry.
     pub cookie: u64,
-    /// None for "." and "..".
+    /// None for "." and "..", and for what was removed meanwhile.
     pub attributes: Option<Attributes>,
 }
 
@@ -45,9 +45,12 @@ impl Client {
             other => return Err(ClientError::unexpected(&other)),
         };
         for entry in entries {
-            let attributes = self.with_times(entry.attributes).await?;
-            let (name, kind, cookie) = (entry.name, entry.kind, entry.cookie);
-            listed.push(ListedEntry { name, ino: attributes.ino, kind, cookie, attributes: Some(attributes) });
+            let DirectoryEntry { name, cookie, ino, kind, attributes } = entry;
+            let attributes = match attributes {
+                Some(attributes) => Some(self.with_times(attributes).await?),
+                None => None,
+            };
+            listed.push(ListedEntry { name, ino, kind, cookie, attributes });
         }
         Ok(listed)
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::{Kind, Time};
 use super::lock::{Lock, LockOwner, LockRange};
+use super::transaction::{Part, Prepared, TransactionId};
 use crate::ids::{ExtentKey, Ino};
 
 /// A client of a tree, for as long as it lives.
@@ -33,8 +34,17 @@ pub struct Envelope {
 impl Envelope {
     /// Whether only the leader may ask for it, and no client.
     pub fn is_of_leader(&self) -> bool {
-        let is_leaders =
-            matches!(self.command, Command::LoseLocks { .. } | Command::ConfirmFreed { .. } | Command::SetQuota { .. });
+        let is_leaders = matches!(
+            self.command,
+            Command::LoseLocks { .. }
+                | Command::ConfirmFreed { .. }
+                | Command::SetQuota { .. }
+                | Command::Prepare { .. }
+                | Command::Decide { .. }
+                | Command::Refuse { .. }
+                | Command::Conclude { .. }
+                | Command::Forget { .. }
+        );
         self.session == MetaSession::LEADER || is_leaders
     }
 }
@@ -132,6 +142,30 @@ pub enum Command {
     ConfirmFreed {
         partition: u32,
         up_to: u64,
+    },
+    /// Holds a part of a transaction ready in this tree. Refused, and not waited for, where something is in the way.
+    Prepare {
+        id: TransactionId,
+        part: Part,
+    },
+    /// Carries out a client's command whose parts in other trees are prepared. From here on the transaction is done. It is in the client's session.
+    Decide {
+        id: TransactionId,
+        command: Box<Command>,
+        prepared: Vec<Prepared>,
+    },
+    /// This transaction of the tree, and those before it, can't be decided any more, if they are not.
+    Refuse {
+        id: TransactionId,
+    },
+    /// What was prepared in this tree takes effect, or is dropped.
+    Conclude {
+        id: TransactionId,
+        is_done: bool,
+    },
+    /// All trees know the outcome of these transactions of this one.
+    Forget {
+        ids: Vec<TransactionId>,
     },
     /// What the volume may have: bytes of contents, and inodes.
     SetQuota {

@@ -7,6 +7,7 @@
 //! - Keys of a file are ascending and don't overlap. What lies beyond its size is allocated space, and reads as zeros when the file grows.
 //! - The time of an inode's last change never goes back.
 
+mod across;
 mod content;
 mod freeing;
 mod inode;
@@ -19,6 +20,7 @@ mod replicated;
 mod rowmap;
 mod sessions;
 mod tables;
+mod transactions;
 mod xattrs;
 
 use serde::{Deserialize, Serialize};
@@ -26,12 +28,13 @@ use serde::{Deserialize, Serialize};
 use super::attributes::{Attributes, Kind, Time};
 use super::command::{Command, Envelope, MetaSession, NewInode};
 use super::reply::{Done, MetaError, Reply};
-use crate::ids::Ino;
+use crate::ids::{Ino, TreeIndex};
 use freeing::FreedList;
 use inode::Inode;
 use locks::Locks;
 use sessions::Sessions;
 use tables::Tables;
+use transactions::Transactions;
 
 /// The tree of a volume.
 #[derive(Clone, Debug)]
@@ -40,6 +43,7 @@ pub struct Machine {
     sessions: Sessions,
     locks: Locks,
     freed: FreedList,
+    transactions: Transactions,
     quota: Quota,
 }
 
@@ -68,6 +72,14 @@ impl Default for Machine {
 }
 
 impl Machine {
+    /// An empty tree of a volume. The first has the root.
+    pub fn of_tree(tree: TreeIndex) -> Machine {
+        match tree.0 {
+            0 => Machine::default(),
+            _ => Machine { tables: Tables::of(tree), ..Machine::empty() },
+        }
+    }
+
     /// One without a root, for rows that follow.
     fn empty() -> Machine {
         Machine {
@@ -75,6 +87,7 @@ impl Machine {
             sessions: Sessions::default(),
             locks: Locks::default(),
             freed: FreedList::default(),
+            transactions: Transactions::default(),
             quota: Quota::default(),
         }
     }
@@ -83,7 +96,8 @@ impl Machine {
     pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
         // These can be carried out twice.
         let is_remembered = !matches!(envelope.command, Command::OpenSession | Command::CloseSession);
-        if envelope.session == MetaSession::LEADER || !is_remembered {
+        let is_of_leader = envelope.session == MetaSession::LEADER && !matches!(envelope.command, Command::Decide { .. });
+        if is_of_leader || !is_remembered {
             return self.apply_command(envelope);
         }
         if let Some(known) = self.sessions.remembered(envelope)? {
@@ -91,6 +105,9 @@ impl Machine {
             return known;
         }
         let reply = self.apply_command(envelope);
+        if matches!(reply, Err(MetaError::Busy | MetaError::Across)) {
+            return reply;
+        }
         self.sessions.remember(envelope, reply);
         reply
     }
@@ -126,7 +143,8 @@ impl Machine {
             Command::RemoveXattr { ino, name } => self.remove_xattr(at, *ino, name),
             Command::Commit { ino, keys, least_size, kills_set_ids, expects } => {
                 let done = self.commit(at, *ino, keys, *least_size, *kills_set_ids, expects);
-                if done.is_err() {
+                // One that is busy is sent again.
+                if done.is_err_and(|error| error != MetaError::Busy) {
                     self.free_unnamed(*ino, keys);
                 }
                 done
@@ -147,6 +165,17 @@ impl Machine {
                 self.freed.confirm(*partition, *up_to);
                 Ok(Done::Done)
             }
+            Command::Prepare { id, part } => self.prepare(at, *id, part),
+            Command::Decide { id, command, prepared } => self.decide(at, *id, command, prepared),
+            Command::Refuse { id } => self.refuse(*id),
+            Command::Conclude { id, is_done } => {
+                self.conclude(at, *id, *is_done);
+                Ok(Done::Done)
+            }
+            Command::Forget { ids } => {
+                ids.iter().for_each(|id| self.transactions.forget(*id));
+                Ok(Done::Done)
+            }
             Command::SetQuota { bytes, inodes } => {
                 self.quota = Quota { bytes: *bytes, inodes: *inodes };
                 Ok(Done::Done)
@@ -154,11 +183,21 @@ impl Machine {
         }
     }
 
+    /// Refused where another tree has it, or a transaction.
+    fn check_ours(&self, ino: Ino) -> Result<(), MetaError> {
+        if ino.tree() != self.tree() {
+            return Err(MetaError::Across);
+        }
+        if self.transactions.is_inode_locked(ino) { Err(MetaError::Busy) } else { Ok(()) }
+    }
+
     fn inode(&self, ino: Ino) -> Result<&Inode, MetaError> {
+        self.check_ours(ino)?;
         self.tables.inode(ino).ok_or(MetaError::Stale)
     }
 
     fn inode_mut(&mut self, ino: Ino) -> Result<&mut Inode, MetaError> {
+        self.check_ours(ino)?;
         self.tables.inode_mut(ino).ok_or(MetaError::Stale)
     }
 

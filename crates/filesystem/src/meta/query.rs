@@ -6,6 +6,7 @@ use super::attributes::{Attributes, Kind};
 use super::command::MetaSession;
 use super::lock::Lock;
 use super::reply::MetaError;
+use super::transaction::TransactionId;
 use crate::ids::{ExtentId, ExtentKey, Ino};
 
 /// A question.
@@ -15,7 +16,24 @@ pub enum Query {
         parent: Ino,
         name: Vec<u8>,
     },
+    /// Which inode a name means, wherever that is.
+    Place {
+        parent: Ino,
+        name: Vec<u8>,
+    },
+    /// Whether a transaction of this tree is noted as done.
+    IsDecided {
+        id: TransactionId,
+    },
     Inode {
+        ino: Ino,
+    },
+    /// Each that this tree has.
+    Inodes {
+        inos: Vec<Ino>,
+    },
+    /// A directory's parent, the parent of that, and so on: up to the root, or to the first that another tree has.
+    Ancestors {
         ino: Ino,
     },
     /// Entries behind a cookie, in the order of cookies; 0: from the first.
@@ -77,6 +95,10 @@ pub type Answer = Result<Found, MetaError>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Found {
     Inode(Attributes),
+    IsDecided(bool),
+    /// Another tree has the inode.
+    Elsewhere(Ino),
+    Inodes(Vec<Attributes>),
     Entries(Vec<DirectoryEntry>),
     Target(Vec<u8>),
     Keys(Vec<ExtentKey>),
@@ -101,8 +123,10 @@ pub struct DirectoryEntry {
     pub name: Vec<u8>,
     /// Names that come behind this one have greater cookies. Not 0.
     pub cookie: u64,
+    pub ino: Ino,
     pub kind: Kind,
-    pub attributes: Attributes,
+    /// None where another tree has the inode.
+    pub attributes: Option<Attributes>,
 }
 
 /// What a volume has and may have.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Attributes;
+use super::transaction::PartAnswer;
 
 /// The answer to a command.
 pub type Reply = Result<Done, MetaError>;
@@ -17,6 +18,8 @@ pub enum Done {
     Unlinked(Attributes),
     /// A name was moved; the inode that lost its name there, if one did.
     Renamed(Option<Attributes>),
+    /// A part of a transaction is prepared.
+    Part(PartAnswer),
     /// A lock was granted. The file as it is now, and how often the session has lost its locks before.
     Locked {
         attributes: Attributes,
@@ -73,6 +76,15 @@ pub enum MetaError {
     TooManySessions,
     #[error("the session has too many commands under way")]
     TooManyCommands,
+    /// Not remembered: the same envelope is sent again.
+    #[error("a transaction holds it")]
+    Busy,
+    /// Not remembered: the leader carries it out as a transaction.
+    #[error("several trees have what it is about")]
+    Across,
+    /// Of a part: two names of one inode, where a move changes nothing.
+    #[error("both are names of one inode")]
+    SameInode,
     #[error("the file would have more than 1,000,000 pieces of content")]
     TooManyKeys,
 }

@@ -109,6 +109,12 @@ impl Inode {
         self.ctime = now.max(self.ctime.next());
     }
 
+    /// It has a name less. A directory has only one.
+    pub fn lose_name(&mut self, now: Time) {
+        self.nlink = if self.kind == Kind::Directory { 0 } else { self.nlink - 1 };
+        self.changed(now);
+    }
+
     /// Its content was changed.
     pub fn modified(&mut self, now: Time) {
         self.changed(now);

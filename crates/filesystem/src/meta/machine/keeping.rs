@@ -10,6 +10,8 @@
 //!   5       │ inode 8                 │ sessions that may have the orphan open
 //!   6       │ inode 8                 │ locks
 //!   7       │ partition 8, number 8   │ what is to be freed
+//!   8       │ tree 8, term 8, number 8│ parts that are held ready
+//!   9       │ term 8, number 8        │ trees that may not know that the transaction is done
 //! ```
 //!
 //! Numbers of keys are big-endian; values are postcard.
@@ -29,6 +31,8 @@ pub const REPLIES: u8 = 4;
 pub const ORPHANS: u8 = 5;
 pub const LOCKS: u8 = 6;
 pub const FREED: u8 = 7;
+pub const PREPARED: u8 = 8;
+pub const DECIDED: u8 = 9;
 
 /// What is one for the whole tree.
 #[derive(Serialize, Deserialize)]
@@ -37,17 +41,20 @@ struct Totals {
     next_freed: u64,
     bytes: u64,
     quota: Quota,
+    least_transaction: (u64, u64),
 }
 
 impl Rows for Machine {
     fn take_changes(&mut self) -> Vec<RowChange> {
         let (next_inode, bytes) = self.tables.totals();
-        let totals = Totals { next_inode, next_freed: self.freed.next(), bytes, quota: self.quota };
+        let (next_freed, quota, least_transaction) = (self.freed.next(), self.quota, self.transactions.least());
+        let totals = Totals { next_inode, next_freed, bytes, quota, least_transaction };
         let mut rows = vec![(vec![TOTALS], Some(encode(&totals)))];
         self.tables.take_changes(&mut rows);
         self.sessions.take_changes(&mut rows);
         self.locks.take_changes(&mut rows);
         self.freed.take_changes(&mut rows);
+        self.transactions.take_changes(&mut rows);
         rows
     }
 
@@ -63,12 +70,14 @@ impl Rows for Machine {
                 self.tables.set_totals(totals.next_inode, totals.bytes);
                 self.freed.set_next(totals.next_freed);
                 self.quota = totals.quota;
+                self.transactions.set_least(totals.least_transaction);
                 Ok(())
             }
             INODES | DENTRIES => self.tables.load(*table, key, value),
             SESSIONS | REPLIES | ORPHANS => self.sessions.load(*table, key, value),
             LOCKS => self.locks.load(key, value),
             FREED => self.freed.load(key, value),
+            PREPARED | DECIDED => self.transactions.load(*table, key, value),
             other => Err(MachineError(format!("a row of a tree in table {other}"))),
         }
     }

@@ -12,13 +12,14 @@ use crate::ids::Ino;
 
 /// A name that exists.
 #[derive(Clone, Copy)]
-struct Place {
-    parent: Ino,
-    cookie: Cookie,
-    ino: Ino,
+pub struct Place {
+    pub parent: Ino,
+    pub cookie: Cookie,
+    pub ino: Ino,
+    pub kind: Kind,
 }
 
-fn check_name(name: &[u8]) -> Result<(), MetaError> {
+pub fn check_name(name: &[u8]) -> Result<(), MetaError> {
     let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains(&b'/') && !name.contains(&0);
     if is_name && name != b"." && name != b".." { Ok(()) } else { Err(MetaError::NameLength) }
 }
@@ -31,10 +32,10 @@ impl Machine {
             Kind::Directory => (2, parent),
             _ => (1, Ino::default()),
         };
-        let is_directory = inode.kind == Kind::Directory;
+        let kind = inode.kind;
         let ino = self.tables.add(inode);
-        self.tables.put(parent, name, ino);
-        self.touch_parent(at, parent, i64::from(is_directory));
+        self.tables.put(parent, name, (ino, kind));
+        self.touch_parent(at, parent, i64::from(kind == Kind::Directory));
         self.answer(ino)
     }
 
@@ -73,8 +74,9 @@ impl Machine {
         if inode.nlink >= MAX_LINKS {
             return Err(MetaError::TooManyLinks);
         }
+        let kind = inode.kind;
         self.check_free(parent, name)?;
-        self.tables.put(parent, name, ino);
+        self.tables.put(parent, name, (ino, kind));
         self.touch_parent(at, parent, 0);
         let inode = self.inode_mut(ino)?;
         inode.nlink += 1;
@@ -107,9 +109,12 @@ impl Machine {
         let source = self.find(from.0, from.1)?;
         self.directory_with_name(to.0)?;
         check_name(to.1)?;
-        let target = self.find(to.0, to.1).ok();
+        let target = match self.find(to.0, to.1) {
+            Err(MetaError::NotFound) => None,
+            target => Some(target?),
+        };
         let moves_directory = self.inode(source.ino)?.kind == Kind::Directory;
-        if moves_directory {
+        if moves_directory && from.0 != to.0 {
             self.check_not_below(source.ino, to.0)?;
         }
         match (how, target) {
@@ -121,7 +126,7 @@ impl Machine {
             (_, Some(target)) => {
                 let replaced = self.check_replaceable(moves_directory, target.ino)?;
                 self.tables.take(source.parent, source.cookie);
-                self.tables.point(target.parent, target.cookie, source.ino);
+                self.tables.point(target.parent, target.cookie, (source.ino, source.kind));
                 let lost = if replaced { -1 } else { 0 };
                 self.moved(at, source, target.parent, lost)?;
                 match self.lose_name(at, target.ino)? {
@@ -131,7 +136,7 @@ impl Machine {
             }
             (_, None) => {
                 self.tables.take(source.parent, source.cookie);
-                self.tables.put(to.0, to.1, source.ino);
+                self.tables.put(to.0, to.1, (source.ino, source.kind));
                 self.moved(at, source, to.0, 0)?;
                 Ok(Done::Renamed(None))
             }
@@ -140,10 +145,12 @@ impl Machine {
 
     fn exchange(&mut self, at: At, one: Place, other: Place) -> Reply {
         if self.inode(other.ino)?.kind == Kind::Directory {
-            self.check_not_below(other.ino, one.parent)?;
+            if one.parent != other.parent {
+                self.check_not_below(other.ino, one.parent)?;
+            }
         }
-        self.tables.point(one.parent, one.cookie, other.ino);
-        self.tables.point(other.parent, other.cookie, one.ino);
+        self.tables.point(one.parent, one.cookie, (other.ino, other.kind));
+        self.tables.point(other.parent, other.cookie, (one.ino, one.kind));
         self.moved(at, one, other.parent, 0)?;
         self.moved(at, other, one.parent, 0)?;
         Ok(Done::Renamed(None))
@@ -177,13 +184,19 @@ impl Machine {
         }
     }
 
-    fn check_empty(&self, ino: Ino) -> Result<(), MetaError> {
+    pub(super) fn check_empty(&self, ino: Ino) -> Result<(), MetaError> {
         self.directory(ino)?;
+        if self.transactions.are_names_locked(ino, 0, Cookie::MAX) {
+            return Err(MetaError::Busy);
+        }
         if self.tables.is_empty(ino) { Ok(()) } else { Err(MetaError::NotEmpty) }
     }
 
     /// A directory is not moved into itself or below.
     fn check_not_below(&self, directory: Ino, to: Ino) -> Result<(), MetaError> {
+        if self.transactions.are_moves_locked() {
+            return Err(MetaError::Busy);
+        }
         let mut at = to;
         loop {
             if at == directory {
@@ -197,11 +210,10 @@ impl Machine {
     }
 
     /// An inode has lost a name. A directory has only one.
-    fn lose_name(&mut self, at: At, ino: Ino) -> Reply {
+    pub(super) fn lose_name(&mut self, at: At, ino: Ino) -> Reply {
         let is_shared = self.sessions.are_several();
         let inode = self.inode_mut(ino)?;
-        inode.nlink = if inode.kind == Kind::Directory { 0 } else { inode.nlink - 1 };
-        inode.changed(at.now);
+        inode.lose_name(at.now);
         let attributes = inode.attributes(ino, is_shared);
         if attributes.nlink == 0 {
             self.sessions.orphaned(ino);
@@ -209,27 +221,34 @@ impl Machine {
         Ok(Done::Unlinked(attributes))
     }
 
-    fn find(&self, parent: Ino, name: &[u8]) -> Result<Place, MetaError> {
+    pub(super) fn find(&self, parent: Ino, name: &[u8]) -> Result<Place, MetaError> {
         self.directory(parent)?;
-        let (cookie, ino) = self.tables.find(parent, name).ok_or(MetaError::NotFound)?;
-        Ok(Place { parent, cookie, ino })
+        if self.transactions.is_name_locked(parent, name) {
+            return Err(MetaError::Busy);
+        }
+        let (cookie, ino, kind) = self.tables.find(parent, name).ok_or(MetaError::NotFound)?;
+        Ok(Place { parent, cookie, ino, kind })
     }
 
     /// A name can be made there.
-    fn check_free(&self, parent: Ino, name: &[u8]) -> Result<(), MetaError> {
+    pub(super) fn check_free(&self, parent: Ino, name: &[u8]) -> Result<(), MetaError> {
         self.directory_with_name(parent)?;
         check_name(name)?;
-        if self.tables.find(parent, name).is_some() { Err(MetaError::Exists) } else { Ok(()) }
+        match self.find(parent, name) {
+            Ok(_) => Err(MetaError::Exists),
+            Err(MetaError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// A directory that was not removed: nothing is made in one that was.
-    fn directory_with_name(&self, ino: Ino) -> Result<&Inode, MetaError> {
+    pub(super) fn directory_with_name(&self, ino: Ino) -> Result<&Inode, MetaError> {
         let inode = self.directory(ino)?;
         if inode.nlink > 0 { Ok(inode) } else { Err(MetaError::NotFound) }
     }
 
     /// Names in a directory have changed, and it has so many subdirectories more.
-    fn touch_parent(&mut self, at: At, parent: Ino, subdirectories: i64) {
+    pub(super) fn touch_parent(&mut self, at: At, parent: Ino, subdirectories: i64) {
         if let Some(inode) = self.tables.inode_mut(parent) {
             inode.nlink = inode.nlink.saturating_add_signed(subdirectories as i32);
             inode.modified(at.now);

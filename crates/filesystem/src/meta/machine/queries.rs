@@ -2,24 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use super::super::attributes::Kind;
+use super::super::attributes::{Attributes, Kind};
 use super::super::command::MetaSession;
 use super::super::limits::MAX_ANSWER;
 use super::super::query::{Answer, DirectoryEntry, Found, Query, Usage};
-use super::super::reply::MetaError;
+use super::super::reply::{MetaError, Reply};
+use super::super::transaction::TransactionId;
 use super::Machine;
-use crate::ids::{ExtentId, ExtentKey, Ino};
+use crate::ids::{ExtentId, ExtentKey, Ino, TreeIndex};
 
 impl Machine {
     /// Answers a question about the tree as it is.
     pub fn query(&self, query: &Query) -> Answer {
         match query {
             Query::Lookup { parent, name } => {
-                self.directory(*parent)?;
-                let (_, ino) = self.tables.find(*parent, name).ok_or(MetaError::NotFound)?;
-                self.attributes(ino).map(Found::Inode)
+                let place = self.find(*parent, name)?;
+                self.attributes_or_place(place.ino)
             }
             Query::Inode { ino } => self.attributes(*ino).map(Found::Inode),
+            Query::Place { parent, name } => Ok(Found::Elsewhere(self.find(*parent, name)?.ino)),
+            Query::IsDecided { id } => Ok(Found::IsDecided(self.is_decided(*id))),
+            Query::Inodes { inos } => self.inodes(inos).map(Found::Inodes),
+            Query::Ancestors { ino } => self.ancestors(*ino).map(Found::Inos),
             Query::Directory { ino, after, most } => self.entries(*ino, *after, *most).map(Found::Entries),
             Query::ReadLink { ino } => {
                 let inode = self.inode(*ino)?;
@@ -38,7 +42,7 @@ impl Machine {
             }
             Query::Parent { ino } => {
                 let parent = self.directory(*ino)?.parent;
-                self.attributes(parent).map(Found::Inode)
+                self.attributes_or_place(parent)
             }
             Query::Usage => Ok(Found::Usage(self.usage())),
             Query::Orphans { session } => Ok(Found::Inos(self.sessions.orphans_of(*session).take(MAX_ANSWER).collect())),
@@ -80,12 +84,65 @@ impl Machine {
     fn entries(&self, ino: Ino, after: u64, most: u32) -> Result<Vec<DirectoryEntry>, MetaError> {
         self.directory(ino)?;
         let entries = self.tables.entries(ino, after).take((most as usize).min(MAX_ANSWER));
-        entries
+        let entries: Result<Vec<DirectoryEntry>, MetaError> = entries
             .map(|(cookie, dentry)| {
-                let attributes = self.attributes(dentry.ino)?;
-                Ok(DirectoryEntry { name: dentry.name.to_vec(), cookie, kind: attributes.kind, attributes })
+                let is_here = dentry.ino.tree() == self.tree();
+                let attributes = if is_here { Some(self.attributes(dentry.ino)?) } else { None };
+                Ok(DirectoryEntry { name: dentry.name.to_vec(), cookie, ino: dentry.ino, kind: dentry.kind, attributes })
             })
-            .collect()
+            .collect();
+        let entries = entries?;
+        let is_end = entries.len() < (most as usize).min(MAX_ANSWER);
+        let last = entries.last().filter(|_| !is_end).map_or(u64::MAX, |entry| entry.cookie);
+        if self.transactions.are_names_locked(ino, after, last) { Err(MetaError::Busy) } else { Ok(entries) }
+    }
+
+    fn attributes_or_place(&self, ino: Ino) -> Answer {
+        match self.attributes(ino) {
+            Err(MetaError::Across) => Ok(Found::Elsewhere(ino)),
+            found => found.map(Found::Inode),
+        }
+    }
+
+    fn inodes(&self, inos: &[Ino]) -> Result<Vec<Attributes>, MetaError> {
+        let mut found = Vec::new();
+        for ino in inos.iter().take(MAX_ANSWER) {
+            match self.attributes(*ino) {
+                Err(MetaError::Stale) => {}
+                attributes => found.push(attributes?),
+            }
+        }
+        Ok(found)
+    }
+
+    fn ancestors(&self, ino: Ino) -> Result<Vec<Ino>, MetaError> {
+        let mut chain = vec![ino];
+        let mut at = ino;
+        while at != Ino::ROOT && at.tree() == self.tree() {
+            at = self.directory(at)?.parent;
+            chain.push(at);
+        }
+        Ok(chain)
+    }
+
+    /// Transactions that this tree holds parts ready for, or has done so; whether those have taken effect.
+    pub fn prepared(&self) -> Vec<(TransactionId, bool)> {
+        self.transactions.prepared().collect()
+    }
+
+    /// Transactions of this tree that are done, with the trees that may not know it.
+    pub fn decided(&self) -> Vec<(TransactionId, Vec<TreeIndex>)> {
+        self.transactions.decided(self.tree()).map(|(id, trees)| (id, trees.to_vec())).collect()
+    }
+
+    /// Whether a transaction of this tree is noted as done.
+    pub fn is_decided(&self, id: TransactionId) -> bool {
+        self.transactions.is_decided(id)
+    }
+
+    /// The reply that a command got before.
+    pub fn earlier_reply(&self, session: MetaSession, sequence: u64) -> Option<Reply> {
+        self.sessions.earlier_reply(session, sequence)
     }
 
     fn keys(&self, ino: Ino, offset: u64, len: u64) -> Result<Vec<ExtentKey>, MetaError> {

@@ -26,6 +26,7 @@ impl StateMachine for Machine {
                 | Command::Link { .. }
                 | Command::SetXattr { .. }
                 | Command::Commit { .. }
+                | Command::Prepare { .. }
         )
     }
 

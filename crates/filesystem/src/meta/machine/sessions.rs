@@ -96,6 +96,11 @@ impl Sessions {
         Ok(None)
     }
 
+    /// The reply that a command got before, if it is remembered.
+    pub fn earlier_reply(&self, session: MetaSession, sequence: u64) -> Option<Reply> {
+        self.replies.get(&(session, sequence)).copied()
+    }
+
     pub fn remember(&mut self, envelope: &Envelope, reply: Reply) {
         if self.is_live(envelope.session) && self.replies.insert((envelope.session, envelope.sequence), reply).is_none() {
             *self.reply_counts.entry(envelope.session).or_default() += 1;
@@ -149,6 +154,13 @@ impl Sessions {
     /// An inode without a name was made, and one session has it open.
     pub fn orphaned_with(&mut self, ino: Ino, session: MetaSession) {
         self.orphans.insert(ino, BTreeSet::from([session]));
+    }
+
+    /// An orphan may be open in a session, too.
+    pub fn also_open(&mut self, ino: Ino, session: MetaSession) {
+        if let Some(openers) = self.orphans.get_mut(&ino) {
+            openers.insert(session);
+        }
     }
 
     /// An orphan got a name.

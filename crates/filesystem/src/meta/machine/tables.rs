@@ -9,10 +9,13 @@ use sha2::{Digest, Sha256};
 use super::inode::Inode;
 use super::keeping::{DENTRIES, INODES};
 use super::rowmap::RowMap;
-use crate::ids::Ino;
+use crate::ids::{Ino, TreeIndex};
+use crate::meta::attributes::Kind;
 
 /// Low bits of a cookie: the ordinal of a name among those with the same hash.
 const ORDINAL_BITS: u32 = 20;
+/// Cookies of names with the same hash.
+pub const SAME_HASH: u64 = 1 << ORDINAL_BITS;
 /// Bits of a cookie: offsets of directories are signed.
 const COOKIE_BITS: u32 = 62;
 
@@ -23,6 +26,7 @@ pub type Cookie = u64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dentry {
     pub ino: Ino,
+    pub kind: Kind,
     pub name: Box<[u8]>,
 }
 
@@ -38,7 +42,7 @@ pub struct Tables {
 /// The first cookie of a name's hash. Not 0 to 15: those are for `.` and `..`, and for "from the first".
 ///
 /// A hash whose equals can't be computed, because a user chooses the names: as many names of one hash as there are ordinals take some 2^62 tries.
-fn first_cookie(name: &[u8]) -> Cookie {
+pub fn first_cookie(name: &[u8]) -> Cookie {
     let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(name));
     let hash = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> (64 - (COOKIE_BITS - ORDINAL_BITS));
     hash.max(1) << ORDINAL_BITS
@@ -46,9 +50,18 @@ fn first_cookie(name: &[u8]) -> Cookie {
 
 impl Tables {
     pub fn with_root(root: Inode) -> Tables {
-        let mut tables = Tables { next: Ino::ROOT.0 + 1, ..Tables::default() };
+        let mut tables = Tables::of(TreeIndex::default());
         tables.inodes.insert(Ino::ROOT, root);
         tables
+    }
+
+    /// Empty ones of a tree.
+    pub fn of(tree: TreeIndex) -> Tables {
+        Tables { next: tree.first_ino().0, ..Tables::default() }
+    }
+
+    pub fn tree(&self) -> TreeIndex {
+        Ino(self.next).tree()
     }
 
     /// The lowest inode number that was never given out, and bytes of all contents.
@@ -106,28 +119,28 @@ impl Tables {
         self.inodes.remove(&ino)
     }
 
-    /// A name's cookie and inode.
-    pub fn find(&self, parent: Ino, name: &[u8]) -> Option<(Cookie, Ino)> {
+    /// A name's cookie, its inode, and what kind of inode that is.
+    pub fn find(&self, parent: Ino, name: &[u8]) -> Option<(Cookie, Ino, Kind)> {
         let first = first_cookie(name);
         let same_hash = self.dentries.range((parent, first)..(parent, first + (1 << ORDINAL_BITS)));
         same_hash
             .map(|((_, cookie), dentry)| (cookie, dentry))
             .find(|(_, dentry)| *dentry.name == *name)
-            .map(|(cookie, dentry)| (cookie, dentry.ino))
+            .map(|(cookie, dentry)| (cookie, dentry.ino, dentry.kind))
     }
 
     /// Puts a name in that is not there.
-    pub fn put(&mut self, parent: Ino, name: &[u8], ino: Ino) {
+    pub fn put(&mut self, parent: Ino, name: &[u8], (ino, kind): (Ino, Kind)) {
         let first = first_cookie(name);
         let taken = |ordinal: &u64| self.dentries.get(&(parent, first + ordinal)).is_some();
         let ordinal = (0..1 << ORDINAL_BITS).find(|ordinal| !taken(ordinal)).expect("names of one hash are fewer");
-        self.dentries.insert((parent, first + ordinal), Dentry { ino, name: name.into() });
+        self.dentries.insert((parent, first + ordinal), Dentry { ino, kind, name: name.into() });
     }
 
     /// Has a name mean another inode.
-    pub fn point(&mut self, parent: Ino, cookie: Cookie, ino: Ino) {
-        let dentry = self.dentries.get_mut(&(parent, cookie));
-        dentry.expect("the caller has found it").ino = ino;
+    pub fn point(&mut self, parent: Ino, cookie: Cookie, (ino, kind): (Ino, Kind)) {
+        let dentry = self.dentries.get_mut(&(parent, cookie)).expect("the caller has found it");
+        (dentry.ino, dentry.kind) = (ino, kind);
     }
 
     pub fn take(&mut self, parent: Ino, cookie: Cookie) {
