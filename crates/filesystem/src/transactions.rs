@@ -10,8 +10,7 @@
 
 use crate::ids::{Ino, TreeIndex};
 use crate::meta::{
-    Answer, Command, Done, Envelope, Found, MetaError, MetaSession, Part, PartAnswer, Prepared, Query, RenameHow, Reply, Time,
-    TransactionId,
+    Answer, Command, Done, Envelope, Found, MetaError, Part, PartAnswer, Prepared, Query, RenameHow, Reply, Time, TransactionId,
 };
 
 /// Most directories that one is below: a path is longer only if it was made step by step.
@@ -228,7 +227,5 @@ pub async fn settle<T: Trees>(trees: &T, here: TreeIndex, id: TransactionId, is_
     trees.order(here, now, Command::Conclude { id, is_done }).await?.map(drop).map_err(|error| error.to_string())
 }
 
-/// An envelope of the leader of a tree.
-pub fn leaders(now: Time, command: Command) -> Envelope {
-    Envelope { session: MetaSession::LEADER, sequence: u64::MAX, answered_below: 0, now, locks_lost: 0, command }
-}
+#[cfg(test)]
+mod tests;

@@ -18,13 +18,13 @@ pub enum Done {
     Unlinked(Attributes),
     /// A name was moved; the inode that lost its name there, if one did.
     Renamed(Option<Attributes>),
-    /// A part of a transaction is prepared.
-    Part(PartAnswer),
     /// A lock was granted. The file as it is now, and how often the session has lost its locks before.
     Locked {
         attributes: Attributes,
         locks_lost: u64,
     },
+    /// A part of a transaction is prepared.
+    Part(PartAnswer),
 }
 
 /// Why a command was refused, or a question has no answer.
