@@ -1,16 +1,17 @@
-//! File volumes (docs/rfd/0025): their names, quotas and data partitions. The tree of each volume is a placed group, and so is the record of where the copies of each partition are.
+//! File volumes (docs/rfd/0025): their names, quotas, trees and data partitions. Each tree is a placed group, and so is the record of where the copies of each partition are.
 //!
 //! ```text
 //!            create            remove              forget
 //!   (none) ─────────▶ present ─────────▶ removing ─────────▶ (none)
 //!                      ▲   │
-//!                      └───┘ add partition: the volume has one data partition more
+//!                      └───┘ add partition, add tree: the volume has one more
 //! ```
 //!
 //! Invariants:
 //! - Names of volumes differ, those being removed left out. An id is for ever.
 //! - The groups of a volume are there as long as its record.
-//! - Ids of volumes and of partitions come from one counter: none is used twice. A volume loses no partition (docs/rfd/0030).
+//! - Ids of volumes, of their trees and of partitions come from one counter: none is used twice, but for the first tree, whose id is the volume's. A volume loses no
+//!   tree (docs/rfd/0031) and no partition (docs/rfd/0030).
 
 use std::sync::Arc;
 
@@ -26,8 +27,10 @@ use crate::manager::Manager;
 use crate::operation::{Operation, Refusal};
 use crate::snapshot::{CommandIndex, Edit, ImpossibleState, Snapshot, check_number};
 
-/// Most file volumes of a cluster. Each has a placed group for its tree, and one for each of its data partitions.
+/// Most file volumes of a cluster. Each has a placed group for each of its trees, and one for each of its data partitions.
 pub const MAX_FILE_VOLUMES: usize = 1_000;
+/// Most trees of a file volume.
+pub const MAX_FILE_TREES: usize = 64;
 /// Most data partitions of a file volume.
 pub const MAX_FILE_PARTITIONS: usize = 64;
 /// Longest name of a file volume.
@@ -48,6 +51,19 @@ pub struct FileVolumeRecord {
     pub is_removing: bool,
     /// Where its contents are, in the order of adding.
     pub partitions: Vec<FilePartition>,
+    /// Where its names and inodes are, in the order of adding. The first has the root, and the volume's own number.
+    pub trees: Vec<FileTreeId>,
+}
+
+/// A tree of a volume, for ever: its place among those of its volume stands in the numbers of its inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileTreeId(pub u32);
+
+impl FileTreeId {
+    /// The group that has it.
+    pub fn group(self) -> GroupKey {
+        GroupKey { kind: GroupKind::FILE_TREES, number: self.0 }
+    }
 }
 
 /// A data partition, for ever: its number stands in the ids of its extents.
@@ -79,11 +95,6 @@ pub struct FileQuota {
 }
 
 impl FileVolumeRecord {
-    /// The group that has its tree.
-    pub fn group(&self) -> GroupKey {
-        GroupKey { kind: GroupKind::FILE_TREES, number: self.id.0 }
-    }
-
     /// A data partition of the volume.
     pub fn partition(&self, id: FilePartitionId) -> Option<&FilePartition> {
         self.partitions.iter().find(|partition| partition.id == id)
@@ -95,6 +106,12 @@ impl FileVolumeRecord {
             is_given && state.group(partition.id.group()).is_some() && partition.devices.len() <= MAX_GROUP_MEMBERS
         });
         are_there && self.partitions.len() <= MAX_FILE_PARTITIONS && self.partitions.is_sorted_by(|one, next| one.id < next.id)
+    }
+
+    fn are_trees(&self, state: &Snapshot) -> bool {
+        let are_given = self.trees.iter().all(|tree| u64::from(tree.0) < state.file_volumes.next);
+        let is_own = self.trees.first() == Some(&FileTreeId(self.id.0));
+        are_given && is_own && self.trees.len() <= MAX_FILE_TREES && self.trees.is_sorted_by(|one, next| one < next)
     }
 }
 
@@ -128,6 +145,7 @@ impl Record for FileVolumeRecord {
             (check_name(&self.name).is_ok(), "a name that no volume has"),
             (!is_taken, "the name of another volume"),
             (self.are_partitions(state), "data partitions that no volume has"),
+            (self.are_trees(state), "trees that no volume has"),
         ];
         checks.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, what)| Err(Self::refuse(key, what)))
     }
@@ -144,7 +162,7 @@ impl Record for FileVolumeRecord {
 
     fn needs_group(state: &Snapshot, key: GroupKey) -> bool {
         match key.kind {
-            GroupKind::FILE_TREES => state.file_volumes.get(&FileVolumeId(key.number)).is_some(),
+            GroupKind::FILE_TREES => state.file_tree(FileTreeId(key.number)).is_some(),
             GroupKind::FILE_CONTENTS => state.file_partition(FilePartitionId(key.number)).is_some(),
             _ => false,
         }
@@ -154,7 +172,7 @@ impl Record for FileVolumeRecord {
 commands! {
     Files,
     /// Commands about file volumes.
-    FileCommand: CreateFileVolume, ResizeFileVolume, RemoveFileVolume, ForgetFileVolume, AddFilePartition,
+    FileCommand: CreateFileVolume, ResizeFileVolume, RemoveFileVolume, ForgetFileVolume, AddFilePartition, AddFileTree,
 }
 
 /// Why a change of the file volumes was refused.
@@ -180,6 +198,10 @@ pub enum FileVolumeError {
     OtherPartitions { found: u32, expected: u32 },
     #[error("the volume has {MAX_FILE_PARTITIONS} data partitions and takes no more")]
     TooManyPartitions,
+    #[error("the volume has {found} trees, not {expected}: look at it again")]
+    OtherTrees { found: u32, expected: u32 },
+    #[error("a volume has 1 to {MAX_FILE_TREES} trees")]
+    Trees,
     #[error(
         "the copies of a data partition are on one device of each of its nodes at most, and device {device} is not such a one"
     )]
@@ -191,12 +213,13 @@ pub enum FileVolumeError {
 impl Refusal for FileVolumeError {
     fn kind(&self) -> ErrorKind {
         match self {
-            FileVolumeError::Name { .. } => ErrorKind::Invalid,
+            FileVolumeError::Name { .. } | FileVolumeError::Trees => ErrorKind::Invalid,
             FileVolumeError::NotFound { .. } => ErrorKind::NotFound,
             FileVolumeError::TooMany | FileVolumeError::TooManyPartitions => ErrorKind::Full,
             FileVolumeError::Group(error) => error.kind(),
             FileVolumeError::AlreadyExists { .. }
             | FileVolumeError::OtherPartitions { .. }
+            | FileVolumeError::OtherTrees { .. }
             | FileVolumeError::Device { .. }
             | FileVolumeError::Removing
             | FileVolumeError::NotRemoving
@@ -229,6 +252,11 @@ impl Snapshot {
         self.file_volumes().find_map(|volume| Some((volume, volume.partition(id)?)))
     }
 
+    /// A tree's volume, which may be one that is being removed, and its place among those of the volume.
+    pub fn file_tree(&self, id: FileTreeId) -> Option<(&Arc<FileVolumeRecord>, usize)> {
+        self.file_volumes().find_map(|volume| Some((volume, volume.trees.iter().position(|tree| *tree == id)?)))
+    }
+
     /// All file volumes by id, those being removed among them.
     pub fn file_volumes(&self) -> impl Iterator<Item = &Arc<FileVolumeRecord>> {
         self.file_volumes.values()
@@ -251,6 +279,8 @@ pub struct CreateFileVolume {
     pub name: String,
     pub created_ms: u64,
     pub quota: FileQuota,
+    /// How many trees it begins with.
+    pub trees: u32,
 }
 
 impl Operation for CreateFileVolume {
@@ -259,6 +289,9 @@ impl Operation for CreateFileVolume {
 
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<FileVolumeRecord>, FileVolumeError> {
         check_name(&self.name)?;
+        if !(1..=MAX_FILE_TREES).contains(&(self.trees as usize)) {
+            return Err(FileVolumeError::Trees);
+        }
         if edit.state.file_volume_named(&self.name).is_some() {
             return Err(FileVolumeError::AlreadyExists { name: self.name.clone() });
         }
@@ -269,8 +302,36 @@ impl Operation for CreateFileVolume {
             return Err(FileVolumeError::NoDevice);
         }
         let id = FileVolumeId(edit.take_number::<FileVolumeRecord>() as u32);
-        let CreateFileVolume { name, created_ms, quota } = self.clone();
-        Ok(set(edit, FileVolumeRecord { id, name, created_ms, quota, is_removing: false, partitions: Vec::new() }))
+        let further = (1..self.trees).map(|_| FileTreeId(edit.take_number::<FileVolumeRecord>() as u32));
+        let trees = std::iter::once(FileTreeId(id.0)).chain(further).collect();
+        let CreateFileVolume { name, created_ms, quota, .. } = self.clone();
+        Ok(set(edit, FileVolumeRecord { id, name, created_ms, quota, is_removing: false, partitions: Vec::new(), trees }))
+    }
+}
+
+/// Gives a volume one tree more. Its group is founded as those of all trees are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddFileTree {
+    pub id: FileVolumeId,
+    /// How many trees the volume has by now. So one that is sent again adds none.
+    pub expected: u32,
+}
+
+impl Operation for AddFileTree {
+    type Reply = Arc<FileVolumeRecord>;
+    type Refusal = FileVolumeError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<FileVolumeRecord>, FileVolumeError> {
+        let mut volume = present(edit.state, self.id)?;
+        let (found, expected) = (volume.trees.len() as u32, self.expected);
+        if found != expected {
+            return Err(FileVolumeError::OtherTrees { found, expected });
+        }
+        if volume.trees.len() >= MAX_FILE_TREES {
+            return Err(FileVolumeError::Trees);
+        }
+        volume.trees.push(FileTreeId(edit.take_number::<FileVolumeRecord>() as u32));
+        Ok(set(edit, volume))
     }
 }
 
@@ -380,10 +441,10 @@ impl Operation for ForgetFileVolume {
 type VolumeReply = Result<Arc<FileVolumeRecord>, ManagerError<FileVolumeError>>;
 
 impl Manager {
-    /// Makes a file volume, dated now.
-    pub async fn create_file_volume(&self, name: &str, quota: FileQuota) -> VolumeReply {
+    /// Makes a file volume with so many trees, dated now.
+    pub async fn create_file_volume(&self, name: &str, quota: FileQuota, trees: u32) -> VolumeReply {
         let created_ms = self.inner.env.wall_clock_ms();
-        self.propose(CreateFileVolume { name: name.to_owned(), created_ms, quota }).await
+        self.propose(CreateFileVolume { name: name.to_owned(), created_ms, quota, trees }).await
     }
 
     /// Gives a file volume another quota.
@@ -394,6 +455,11 @@ impl Manager {
     /// Gives a file volume one data partition more.
     pub async fn add_file_partition(&self, addition: AddFilePartition) -> VolumeReply {
         self.propose(addition).await
+    }
+
+    /// Gives a file volume one tree more, where it has so many.
+    pub async fn add_file_tree(&self, id: FileVolumeId, expected: u32) -> VolumeReply {
+        self.propose(AddFileTree { id, expected }).await
     }
 
     /// Begins to remove a file volume.

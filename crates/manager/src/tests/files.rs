@@ -6,9 +6,9 @@ use super::format::hex;
 use super::machine::Machine;
 use super::nodes::node;
 use crate::{
-    AddDevice, AddFilePartition, Command, CreateFileVolume, DeviceState, EndGroup, FilePartition, FilePartitionId, FileQuota,
-    FileVolumeError, FileVolumeRecord, ForgetFileVolume, GroupError, MAX_FILE_PARTITIONS, PlaceDevice, RemoveDevice,
-    RemoveFileVolume, ResizeFileVolume, SetDeviceState, Snapshot,
+    AddDevice, AddFilePartition, AddFileTree, Command, CreateFileVolume, DeviceState, EndGroup, FilePartition, FilePartitionId,
+    FileQuota, FileTreeId, FileVolumeError, FileVolumeRecord, ForgetFileVolume, FoundGroup, GroupError, MAX_FILE_PARTITIONS,
+    MAX_FILE_TREES, PlaceDevice, RemoveDevice, RemoveFileVolume, ResizeFileVolume, SetDeviceState, Snapshot,
 };
 
 const QUOTA: FileQuota = FileQuota { bytes: Some(300), inodes: None };
@@ -21,6 +21,7 @@ pub(super) fn record(id: u32, name: &str) -> FileVolumeRecord {
         quota: QUOTA,
         is_removing: false,
         partitions: Vec::new(),
+        trees: vec![FileTreeId(id)],
     }
 }
 
@@ -30,7 +31,7 @@ fn add(expected: u32, members: &[u32], devices: &[u32]) -> AddFilePartition {
 }
 
 fn create(name: &str) -> CreateFileVolume {
-    CreateFileVolume { name: name.to_owned(), created_ms: 5, quota: QUOTA }
+    CreateFileVolume { name: name.to_owned(), created_ms: 5, quota: QUOTA, trees: 1 }
 }
 
 fn machine_with_a_device() -> Machine {
@@ -41,16 +42,18 @@ fn machine_with_a_device() -> Machine {
 
 #[test]
 fn golden_bytes_of_file_volumes() {
-    assert_eq!(hex(&postcard::to_allocvec(&record(1, "home")).unwrap()), "0104686f6d650501ac02000000");
+    assert_eq!(hex(&postcard::to_allocvec(&record(1, "home")).unwrap()), "0104686f6d650501ac020000000101");
     let partitions = vec![FilePartition { id: FilePartitionId(300), devices: vec![DeviceId(7), DeviceId(8)] }];
-    let with_one = FileVolumeRecord { partitions, ..record(1, "home") };
-    assert_eq!(hex(&postcard::to_allocvec(&with_one).unwrap()), "0104686f6d650501ac02000001ac02020708");
-    let commands: [(Command, &str); 5] = [
-        (create("a").into(), "0a0001610501ac0200"),
+    let trees = vec![FileTreeId(1), FileTreeId(301)];
+    let with_more = FileVolumeRecord { partitions, trees, ..record(1, "home") };
+    assert_eq!(hex(&postcard::to_allocvec(&with_more).unwrap()), "0104686f6d650501ac02000001ac020207080201ad02");
+    let commands: [(Command, &str); 6] = [
+        (CreateFileVolume { trees: 3, ..create("a") }.into(), "0a0001610501ac020003"),
         (ResizeFileVolume { id: FileVolumeId(2), quota: FileQuota::default() }.into(), "0a01020000"),
         (RemoveFileVolume { id: FileVolumeId(2) }.into(), "0a0202"),
         (ForgetFileVolume { id: FileVolumeId(2) }.into(), "0a0302"),
         (add(3, &[4, 5], &[6]).into(), "0a0401030204050106"),
+        (AddFileTree { id: FileVolumeId(1), expected: 3 }.into(), "0a050103"),
     ];
     for (command, bytes) in commands {
         assert_eq!(hex(&command.encode()), bytes, "{command:?}");
@@ -123,6 +126,36 @@ fn a_volume_gets_partitions_with_numbers_that_nothing_had() {
     machine.run(ForgetFileVolume { id: FileVolumeId(1) }).unwrap();
     machine.run(EndGroup { key: FilePartitionId(4).group() }).unwrap();
     assert_eq!(machine.run(add(0, &[1], &[])), Err(FileVolumeError::NotFound { id: FileVolumeId(1) }));
+}
+
+#[test]
+fn a_volume_gets_trees_with_numbers_that_nothing_had() {
+    let mut machine = machine_with_two_nodes();
+    let id = FileVolumeId(1);
+    machine.run(add(0, &[1], &[])).unwrap();
+    let tree = |expected| AddFileTree { id, expected };
+    assert_eq!(machine.run(tree(1)).unwrap().trees, [FileTreeId(1), FileTreeId(3)], "one counter for trees and partitions");
+    assert_eq!(machine.run(tree(1)), Err(FileVolumeError::OtherTrees { found: 2, expected: 1 }), "sent again");
+    let other = machine.run(CreateFileVolume { trees: 3, ..create("other") }).unwrap();
+    assert_eq!(other.trees, [4, 5, 6].map(FileTreeId));
+    let found = |number| machine.0.file_tree(FileTreeId(number)).map(|(volume, at)| (volume.id.0, at));
+    assert_eq!([3, 4, 6, 2].map(found), [Some((1, 1)), Some((4, 0)), Some((4, 2)), None]);
+    assert_eq!(machine.0.check(), Ok(()));
+    assert_eq!(Snapshot::from_export(&machine.0.export()).as_ref(), Ok(&machine.0));
+    for wrong in [0, MAX_FILE_TREES as u32 + 1] {
+        assert_eq!(machine.run(CreateFileVolume { trees: wrong, ..create("third") }), Err(FileVolumeError::Trees));
+    }
+    for count in 2..MAX_FILE_TREES {
+        machine.run(tree(count as u32)).unwrap();
+    }
+    assert_eq!(machine.run(tree(MAX_FILE_TREES as u32)), Err(FileVolumeError::Trees));
+    let (key, members) = (FileTreeId(3).group(), vec![NodeId(1)]);
+    machine.run(FoundGroup { key, members }).unwrap();
+    assert_eq!(machine.run(EndGroup { key }), Err(GroupError::InUse));
+    machine.run(RemoveFileVolume { id }).unwrap();
+    assert_eq!(machine.run(tree(MAX_FILE_TREES as u32)), Err(FileVolumeError::Removing));
+    machine.run(ForgetFileVolume { id }).unwrap();
+    machine.run(EndGroup { key }).unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, AddFilePartition, BeginPurge, BeginRemoval, BeginStart,
+    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, AddFilePartition, AddFileTree, BeginPurge, BeginRemoval, BeginStart,
     BucketEngine, CloseImage, Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup,
     EtagMode, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView,
     GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView,
@@ -45,7 +45,7 @@ const KINDS_OF_SHARDS: u64 = 10;
 const KINDS_OF_IMAGES: u64 = 21;
 
 /// Kinds of commands in [`random_command_of_files`].
-const KINDS_OF_FILES: u64 = 6;
+const KINDS_OF_FILES: u64 = 7;
 
 /// Kinds of commands in [`random_command_of_placements`].
 const KINDS_OF_PLACEMENTS: u64 = 2;
@@ -220,11 +220,12 @@ fn random_command_of_files(env: &Env) -> Command {
     match below(KINDS_OF_FILES) {
         0 => {
             let (name, created_ms) = (format!("volume-{}", below(3)), below(1_000));
-            CreateFileVolume { name, created_ms, quota }.into()
+            CreateFileVolume { name, created_ms, quota, trees: below(4) as u32 }.into()
         }
         1 => ResizeFileVolume { id, quota }.into(),
         2 => RemoveFileVolume { id }.into(),
         3 => ForgetFileVolume { id }.into(),
+        4 => AddFileTree { id, expected: below(4) as u32 }.into(),
         _ => {
             let members = (1..4).map(NodeId).filter(|_| below(3) > 0).collect();
             let devices = (0..2).map(DeviceId).filter(|_| below(3) == 0).collect();
