@@ -52,7 +52,7 @@ pub use space::{Allocation, Place};
 
 use crate::data::DataPartition;
 use crate::ids::Ino;
-use crate::meta::{MetaPartition, MetaSession};
+use crate::meta::{MetaSession, MetaTrees};
 use commands::Commands;
 use files::Files;
 use locks::Locks;
@@ -82,17 +82,13 @@ pub struct Client {
 
 impl Client {
     /// Begins a session at a volume's partitions, which ends with this process.
-    pub async fn connect(
-        meta: Arc<dyn MetaPartition>,
-        data: Arc<dyn DataPartition>,
-        env: Env,
-    ) -> Result<Arc<Client>, ClientError> {
+    pub async fn connect(meta: Arc<dyn MetaTrees>, data: Arc<dyn DataPartition>, env: Env) -> Result<Arc<Client>, ClientError> {
         Client::begin(Commands::open(meta, env, None).await?, data).await
     }
 
     /// As [`Client::connect`], with a record in an empty file, from which another process can go on.
     pub async fn connect_recorded(
-        meta: Arc<dyn MetaPartition>,
+        meta: Arc<dyn MetaTrees>,
         data: Arc<dyn DataPartition>,
         env: Env,
         record: File,
@@ -109,7 +105,7 @@ impl Client {
 
     /// Goes on with the session of a process that has ended. [`Client::ask_kernel`] comes before the first call.
     pub fn resume(
-        meta: Arc<dyn MetaPartition>,
+        meta: Arc<dyn MetaTrees>,
         data: Arc<dyn DataPartition>,
         env: Env,
         record: File,

@@ -18,6 +18,7 @@ mod transaction;
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use crate::ids::TreeIndex;
 pub use attributes::{Attributes, GROUP_EXECUTES, Kind, MODE_BITS, SET_GID, SET_UID, Time};
 pub use command::{AttributeChange, Command, Envelope, Expected, MetaSession, NewInode, RenameHow, TimeChange, XattrHow};
 pub use lock::{Lock, LockFamily, LockOwner, LockRange};
@@ -33,6 +34,33 @@ pub trait MetaPartition: Send + Sync {
 
     /// Asks; the answer is as of now or later.
     fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>>;
+}
+
+/// The meta partitions of a volume: its trees.
+pub trait MetaTrees: Send + Sync {
+    /// How many there are, as far as is known here: at least one, and never fewer than before. There may be more.
+    fn count(&self) -> u16;
+
+    /// As [`MetaPartition::command`], of one of them.
+    fn command_at(&self, tree: TreeIndex, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>>;
+
+    /// As [`MetaPartition::query`], of one of them.
+    fn query_at(&self, tree: TreeIndex, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>>;
+}
+
+/// The only tree of its volume.
+impl<P: MetaPartition> MetaTrees for P {
+    fn count(&self) -> u16 {
+        1
+    }
+
+    fn command_at(&self, _: TreeIndex, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
+        self.command(envelope)
+    }
+
+    fn query_at(&self, _: TreeIndex, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
+        self.query(query)
+    }
 }
 
 /// A meta partition did not answer.

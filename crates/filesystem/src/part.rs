@@ -24,9 +24,8 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use groups::{Assigner, Named, named_by_others};
-use manager::{GroupKind, Snapshot};
+use manager::{FileTreeId, GroupKind, Snapshot};
 use net::{BoxFuture, Service, ServiceTag};
-use parking_lot::Mutex;
 use subsystem::{Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
 use types::{DeviceId, FileVolumeId};
 
@@ -36,7 +35,7 @@ use crate::data::store::ExtentUse;
 use crate::door::MountDoor;
 use crate::meta::MetaPartition;
 use contents::{Collector, ContentService, Contents, CopyService};
-use guests::GuestService;
+use guests::{GuestService, Ways};
 use leases::Leases;
 use mounts::Mounts;
 use placing::Placer;
@@ -78,16 +77,17 @@ impl Files {
     pub fn guest_service(&self, volume: FileVolumeId) -> Option<Arc<dyn Service>> {
         let state = self.around.manager.snapshot();
         state.file_volume(volume).filter(|record| !record.is_removing)?;
-        let (tree, contents) = (self.trees.way(volume), self.contents.clone());
-        Some(Arc::new(GuestService { around: self.around.clone(), volume, tree, contents, ways: Mutex::default() }))
+        let (around, trees, contents) = (self.around.clone(), self.trees.clone(), self.contents.clone());
+        let (tree_ways, content_ways) = (Ways::default(), Ways::default());
+        Some(Arc::new(GuestService { around, volume, trees, contents, tree_ways, content_ways }))
     }
 }
 
 /// What simulations look at.
 impl Files {
-    /// The tree of a volume, wherever it is led.
+    /// The first tree of a volume, wherever it is led.
     pub fn tree(&self, volume: FileVolumeId) -> Arc<dyn MetaPartition> {
-        Arc::new(TreePartition(self.trees.way(volume)))
+        Arc::new(TreePartition(self.trees.way(FileTreeId(volume.0))))
     }
 
     /// Where the copies of each of a volume's data partitions are; none if its group does not answer.
@@ -103,9 +103,9 @@ impl Files {
     }
 }
 
-/// A tree for each volume.
+/// All trees of all volumes.
 fn trees_wanted(state: &Snapshot) -> BTreeSet<u32> {
-    state.file_volumes().map(|volume| volume.id.0).collect()
+    state.file_volumes().flat_map(|volume| &volume.trees).map(|tree| tree.0).collect()
 }
 
 /// The placer founds their groups; the assigner keeps and ends them.

@@ -15,6 +15,8 @@ pub enum Ask {
     Create {
         name: String,
         quota: FileQuota,
+        /// How many trees it begins with.
+        trees: u32,
     },
     List,
     Info {
@@ -82,8 +84,26 @@ pub struct VolumeInfo {
     /// Where its contents are.
     pub partitions: Vec<PartitionInfo>,
     pub is_removing: bool,
-    /// What it has; none if its tree does not answer.
+    /// What it has; none if a tree does not answer.
     pub usage: Option<VolumeUsage>,
+    /// Where its names and inodes are.
+    pub trees: Vec<TreeInfo>,
+}
+
+/// A tree of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeInfo {
+    pub id: u32,
+    /// None: it does not answer now.
+    pub state: Option<TreeState>,
+}
+
+/// What a tree says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeState {
+    /// The node that leads it, by its name; none if the node is gone.
+    pub leader: Option<String>,
+    pub inodes: u64,
 }
 
 /// A data partition of a volume.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::{Env, Instant};
-use net::{Caller, Identity, Network, RemoteCaller};
+use net::{BoxFuture, Caller, Identity, Network, RemoteCaller};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,12 +15,14 @@ use serde::{Deserialize, Serialize};
 use super::content::{self, Carried, ContentAsk, ContentDoor, ContentPartition};
 use super::contents::{Partition, Partitions, VolumeContents};
 use super::tree::{self, TreeAnswer, TreeAsk, TreePartition};
+use super::trees::{TreeList, VolumeTrees};
 use super::{AskLimits, Way};
 use crate::client::{Client, ClientError};
+use crate::meta::MetaPartition;
 
 /// Between two tries, when all nodes were tried.
 const REST: Duration = Duration::from_millis(100);
-/// How often it is asked which nodes and data partitions there are.
+/// How often it is asked which nodes, trees and data partitions there are.
 const NODES_AGE: Duration = Duration::from_secs(20);
 /// How long the first answer may take.
 const FIRST_LIMITS: AskLimits = AskLimits { each: Duration::from_secs(4), all: Duration::from_secs(12) };
@@ -28,7 +30,8 @@ const FIRST_LIMITS: AskLimits = AskLimits { each: Duration::from_secs(4), all: D
 /// What a guest asks a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum GuestAsk {
-    Tree(TreeAsk),
+    /// Of a tree of the volume.
+    Tree(u32, TreeAsk),
     /// Of a data partition of the volume.
     Content(u32, ContentAsk),
     Volume,
@@ -42,6 +45,8 @@ pub struct GuestVolume {
     pub addresses: Vec<String>,
     /// Numbers of its data partitions.
     pub partitions: Vec<u32>,
+    /// Numbers of its trees, in the order of adding.
+    pub trees: Vec<u32>,
 }
 
 /// A guest's ways to the nodes.
@@ -49,10 +54,15 @@ pub struct Line {
     env: Env,
     network: Arc<dyn Network>,
     identity: Identity,
-    volume: u32,
     nodes: Mutex<Nodes>,
-    /// As was told last.
-    partitions: Mutex<Vec<u32>>,
+    known: Mutex<Known>,
+}
+
+/// What the volume has, as was told last.
+#[derive(Default)]
+struct Known {
+    partitions: Vec<u32>,
+    trees: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -64,8 +74,8 @@ struct Nodes {
 
 impl Line {
     /// To the nodes at these addresses, of the volume whose key the identity is made of.
-    pub fn new(env: &Env, network: Arc<dyn Network>, identity: Identity, volume: u32, addresses: &[String]) -> Arc<Line> {
-        let line = Line { env: env.clone(), network, identity, volume, nodes: Mutex::default(), partitions: Mutex::default() };
+    pub fn new(env: &Env, network: Arc<dyn Network>, identity: Identity, addresses: &[String]) -> Arc<Line> {
+        let line = Line { env: env.clone(), network, identity, nodes: Mutex::default(), known: Mutex::default() };
         line.learn(addresses);
         Arc::new(line)
     }
@@ -80,7 +90,7 @@ impl Line {
     async fn ask_volume(&self) -> Result<GuestVolume, String> {
         let told: GuestVolume = self.ask(&GuestAsk::Volume, FIRST_LIMITS, None).await?;
         self.learn(&told.addresses);
-        self.partitions.lock().clone_from(&told.partitions);
+        *self.known.lock() = Known { partitions: told.partitions.clone(), trees: told.trees.clone() };
         Ok(told)
     }
 
@@ -141,7 +151,7 @@ impl Line {
     }
 }
 
-/// Learns which nodes and data partitions there are, for as long as the line is used.
+/// Learns which nodes, trees and data partitions there are, for as long as the line is used.
 async fn keep_nodes(env: Env, line: Weak<Line>) {
     loop {
         env.sleep(NODES_AGE).await;
@@ -156,22 +166,45 @@ async fn keep_nodes(env: Env, line: Weak<Line>) {
 pub async fn client(line: &Arc<Line>) -> Result<Arc<Client>, ClientError> {
     let content = VolumeContents::new(&line.env, GuestPartitions(line.clone()));
     content.learn_room().await;
-    Client::connect(Arc::new(TreePartition(GuestTree(line.clone()))), Arc::new(content), line.env.clone()).await
+    Client::connect(Arc::new(VolumeTrees::new(GuestTrees(line.clone()))), Arc::new(content), line.env.clone()).await
 }
 
-struct GuestTree(Arc<Line>);
+struct GuestTrees(Arc<Line>);
+
+impl TreeList for GuestTrees {
+    fn numbers(&self) -> Vec<u32> {
+        self.0.known.lock().trees.clone()
+    }
+
+    fn learn(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Err(reason) = self.0.ask_volume().await {
+                tracing::debug!(reason, "which trees the volume has is not known");
+            }
+        })
+    }
+
+    fn open(&self, number: u32) -> Arc<dyn MetaPartition> {
+        Arc::new(TreePartition(GuestTree { line: self.0.clone(), number }))
+    }
+}
+
+struct GuestTree {
+    line: Arc<Line>,
+    number: u32,
+}
 
 impl Way<TreeAsk, TreeAnswer> for GuestTree {
     async fn ask(&self, asked: TreeAsk, until: Option<Instant>) -> Result<TreeAnswer, String> {
-        self.0.ask(&GuestAsk::Tree(asked), tree::LIMITS, until).await
+        self.line.ask(&GuestAsk::Tree(self.number, asked), tree::LIMITS, until).await
     }
 
     fn number(&self) -> u32 {
-        self.0.volume
+        self.number
     }
 
     fn env(&self) -> &Env {
-        &self.0.env
+        &self.line.env
     }
 }
 
@@ -179,7 +212,7 @@ struct GuestPartitions(Arc<Line>);
 
 impl Partitions for GuestPartitions {
     fn numbers(&self) -> Vec<u32> {
-        self.0.partitions.lock().clone()
+        self.0.known.lock().partitions.clone()
     }
 
     fn open(&self, number: u32) -> Arc<dyn Partition> {

@@ -1,36 +1,54 @@
-//! A volume's tree as its clients ask for it.
+//! A tree of a volume as its clients ask for it.
 
 use std::time::Duration;
 
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
+use types::NodeId;
 
 use super::{AskLimits, Way};
-use crate::meta::{Answer, Envelope, MetaCallError, MetaPartition, Query, Reply};
+use crate::meta::{Answer, Envelope, MetaCallError, MetaPartition, Query, Reply, Usage};
 
 /// How long the leader of a tree may take, and how long a question looks for it.
 pub const LIMITS: AskLimits = AskLimits { each: Duration::from_secs(10), all: Duration::from_secs(20) };
 
-/// What a client asks.
+/// What is asked of a tree's leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TreeAsk {
     Command(Envelope),
     Query(Query),
+    /// What people ask: who leads it, and what it has.
+    Standing,
+}
+
+impl TreeAsk {
+    /// Whether clients ask it, on nodes and elsewhere.
+    pub fn is_of_clients(&self) -> bool {
+        matches!(self, TreeAsk::Command(_) | TreeAsk::Query(_))
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum TreeAnswer {
     Reply(Reply),
     Answer(Answer),
+    Standing(TreeStanding),
 }
 
-/// The tree of a volume, wherever it is led. A command that may have been carried out is sent again: the tree remembers its reply.
+/// A tree, as its leader says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeStanding {
+    pub leader: NodeId,
+    /// What this tree alone has.
+    pub usage: Usage,
+}
+
+/// A tree of a volume, wherever it is led. A command that may have been carried out is sent again: the tree remembers its reply.
 pub struct TreePartition<W>(pub W);
 
 impl<W: Way<TreeAsk, TreeAnswer>> TreePartition<W> {
     async fn ask(&self, asked: TreeAsk) -> Result<TreeAnswer, MetaCallError> {
-        let unavailable =
-            |reason| MetaCallError::Unavailable(format!("the tree of volume {} does not answer: {reason}", self.0.number()));
+        let unavailable = |reason| MetaCallError::Unavailable(format!("tree {} does not answer: {reason}", self.0.number()));
         self.0.ask(asked, None).await.map_err(unavailable)
     }
 }
@@ -40,7 +58,7 @@ impl<W: Way<TreeAsk, TreeAnswer>> MetaPartition for TreePartition<W> {
         Box::pin(async move {
             match self.ask(TreeAsk::Command(envelope)).await? {
                 TreeAnswer::Reply(reply) => Ok(reply),
-                TreeAnswer::Answer(_) => Err(another_question()),
+                TreeAnswer::Answer(_) | TreeAnswer::Standing(_) => Err(another_question()),
             }
         })
     }
@@ -49,7 +67,7 @@ impl<W: Way<TreeAsk, TreeAnswer>> MetaPartition for TreePartition<W> {
         Box::pin(async move {
             match self.ask(TreeAsk::Query(query)).await? {
                 TreeAnswer::Answer(answer) => Ok(answer),
-                TreeAnswer::Reply(_) => Err(another_question()),
+                TreeAnswer::Reply(_) | TreeAnswer::Standing(_) => Err(another_question()),
             }
         })
     }

@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use super::ClientError;
 use super::calls::{CallId, Calls, kind_of, step_of};
 use super::record::RecordError;
-use crate::ids::Ino;
-use crate::meta::{Attributes, Command, Done, Envelope, Found, MetaError, MetaPartition, MetaSession, Query, Time};
+use crate::ids::{Ino, TreeIndex};
+use crate::meta::{Attributes, Command, Done, Envelope, Found, MetaError, MetaSession, MetaTrees, Query, Time};
 
 /// Commands of one session that are under way at once. Far below the replies that a meta partition remembers: an old command may be waited for meanwhile.
 pub const MAX_COMMANDS: usize = 1024;
@@ -26,7 +26,7 @@ pub const MAX_SENDINGS: u32 = 2;
 
 /// A session at one meta partition.
 pub struct Commands {
-    meta: Arc<dyn MetaPartition>,
+    meta: Arc<dyn MetaTrees>,
     env: Env,
     session: MetaSession,
     permits: Semaphore,
@@ -36,7 +36,7 @@ pub struct Commands {
 
 impl Commands {
     /// Begins a session; with a record, one that can go on in another process.
-    pub async fn open(meta: Arc<dyn MetaPartition>, env: Env, record: Option<File>) -> Result<Self, ClientError> {
+    pub async fn open(meta: Arc<dyn MetaTrees>, env: Env, record: Option<File>) -> Result<Self, ClientError> {
         let session = MetaSession(env.random_u64());
         let calls = match record {
             Some(record) => Calls::begin(record, session.0)?,
@@ -48,12 +48,12 @@ impl Commands {
     }
 
     /// Goes on with the session of an earlier process, and says how many processes had it. Nothing is asked of the partition: it may not answer yet.
-    pub fn resume(meta: Arc<dyn MetaPartition>, env: Env, record: File) -> Result<(Self, u64), RecordError> {
+    pub fn resume(meta: Arc<dyn MetaTrees>, env: Env, record: File) -> Result<(Self, u64), RecordError> {
         let (calls, header) = Calls::resume(record)?;
         Ok((Commands::with(meta, env, MetaSession(header.session), calls), header.generation))
     }
 
-    fn with(meta: Arc<dyn MetaPartition>, env: Env, session: MetaSession, calls: Calls) -> Self {
+    fn with(meta: Arc<dyn MetaTrees>, env: Env, session: MetaSession, calls: Calls) -> Self {
         let permits = Semaphore::new(MAX_COMMANDS);
         Commands { meta, env, session, permits, calls, has_ended: AtomicBool::new(false) }
     }
@@ -146,7 +146,7 @@ impl Commands {
         };
         let mut sendings = 1;
         loop {
-            match self.meta.command(envelope.clone()).await {
+            match self.meta.command_at(TreeIndex::default(), envelope.clone()).await {
                 Ok(reply) => {
                     return self.heard(reply);
                 }
@@ -169,7 +169,7 @@ impl Commands {
     }
 
     pub async fn ask(&self, query: Query) -> Result<Found, ClientError> {
-        self.heard(self.meta.query(query).await?)
+        self.heard(self.meta.query_at(TreeIndex::default(), query).await?)
     }
 
     fn heard<T>(&self, answer: Result<T, MetaError>) -> Result<T, ClientError> {

@@ -8,7 +8,7 @@ use super::*;
 use crate::data::memory::MemoryPartition;
 use crate::data::{DataError, Extents};
 use crate::meta::local::LocalPartition;
-use crate::meta::{Answer, AttributeChange, Command, Envelope, Kind, MetaCallError, MetaError, Query, Reply};
+use crate::meta::{Answer, AttributeChange, Command, Envelope, Kind, MetaCallError, MetaError, MetaPartition, Query, Reply};
 
 const OWNER: Owner = Owner { uid: 0, gid: 0 };
 const FILE: New = New { kind: Kind::File, mode: 0o644, umask: 0, rdev: 0, owner: OWNER };
@@ -21,7 +21,7 @@ struct Volume {
 }
 
 impl Volume {
-    async fn new(meta: Arc<dyn MetaPartition>) -> Volume {
+    async fn new(meta: Arc<dyn MetaTrees>) -> Volume {
         let data = Arc::new(MemoryPartition::new(ROOM));
         let client = Client::connect(meta, data.clone(), Env::real()).await.unwrap();
         Volume { data, client }

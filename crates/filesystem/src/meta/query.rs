@@ -138,6 +138,18 @@ pub struct Usage {
     pub quota_inodes: Option<u64>,
 }
 
+impl Usage {
+    /// Of a volume's trees together. All have the quota of the volume.
+    pub fn total(trees: &[Usage]) -> Usage {
+        let mut total = trees.first().copied().unwrap_or_default();
+        for usage in trees.iter().skip(1) {
+            total.bytes += usage.bytes;
+            total.inodes += usage.inodes;
+        }
+        total
+    }
+}
+
 /// What is to be given back to a data partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freed {

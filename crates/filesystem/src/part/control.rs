@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use manager::{FileQuota, FileVolumeRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use subsystem::Surroundings;
 use types::{DeviceId, NodeId};
 
 use super::mounts::Mounts;
-use super::volumes::{PartitionStanding, Volumes};
+use super::volumes::{PartitionStanding, TreeStandings, Volumes, total};
 use crate::asking::content::Standing;
+use crate::asking::tree::TreeStanding;
 use crate::data::PartitionRoom;
-use crate::protocol::{Ask, CopyInfo, CopyState, PartitionHas, PartitionInfo, PartitionState, Told, VolumeInfo, VolumeUsage};
+use crate::protocol::{
+    Ask, CopyInfo, CopyState, PartitionHas, PartitionInfo, PartitionState, Told, TreeInfo, TreeState, VolumeInfo, VolumeUsage,
+};
 
 /// The service.
 #[derive(Clone)]
@@ -38,7 +42,7 @@ impl Service for Control {
 impl Control {
     async fn carry_out(&self, ask: Ask) -> Result<Told, String> {
         match ask {
-            Ask::Create { name, quota } => self.create(&name, quota).await?,
+            Ask::Create { name, quota, trees } => self.create(&name, quota, trees).await?,
             Ask::List => {
                 self.around.manager.fresh().await.map_err(text)?;
                 let state = self.around.manager.snapshot();
@@ -57,7 +61,7 @@ impl Control {
             Ask::Resize { name, quota } => {
                 let record = self.volumes.find(&name).await?;
                 self.around.manager.resize_file_volume(record.id, quota).await.map_err(text)?;
-                self.volumes.wait_for_tree(record.id, quota).await?;
+                self.volumes.wait_for_trees(record.id, quota).await?;
             }
             Ask::Remove { name } => self.remove(&name).await?,
             Ask::Mount { name, point, options } => self.mounts.mount(&name, point, options).await?,
@@ -67,16 +71,17 @@ impl Control {
         Ok(Told::Done)
     }
 
-    async fn create(&self, name: &str, quota: FileQuota) -> Result<(), String> {
-        let made = self.around.manager.create_file_volume(name, quota).await.map_err(text)?;
+    async fn create(&self, name: &str, quota: FileQuota, trees: u32) -> Result<(), String> {
+        let made = self.around.manager.create_file_volume(name, quota, trees).await.map_err(text)?;
         self.volumes.wait_until_usable(made.id, quota).await
     }
 
     async fn info(&self, state: &Snapshot, volume: &Arc<FileVolumeRecord>) -> VolumeInfo {
-        let standings = match volume.is_removing {
-            true => Vec::new(),
-            false => self.volumes.standings(volume.id).await,
+        let (standings, of_trees) = match volume.is_removing {
+            true => (Vec::new(), Vec::new()),
+            false => join(self.volumes.standings(volume.id), self.volumes.tree_standings(volume.id)).await,
         };
+        let usage = total(&of_trees).map(|usage| VolumeUsage { bytes: usage.bytes, inodes: usage.inodes });
         VolumeInfo {
             id: volume.id.0,
             name: volume.name.clone(),
@@ -84,12 +89,8 @@ impl Control {
             quota: volume.quota,
             partitions: standings.iter().map(|standing| partition(state, standing)).collect(),
             is_removing: volume.is_removing,
-            usage: match volume.is_removing {
-                true => None,
-                false => {
-                    self.volumes.usage(volume.id).await.map(|usage| VolumeUsage { bytes: usage.bytes, inodes: usage.inodes })
-                }
-            },
+            usage,
+            trees: trees(state, &of_trees),
         }
     }
 
@@ -101,6 +102,12 @@ impl Control {
         self.around.manager.remove_file_volume(record.id).await.map_err(text)?;
         Ok(())
     }
+}
+
+fn trees(state: &Snapshot, standings: &TreeStandings) -> Vec<TreeInfo> {
+    let leader = |node| state.node(node).map(|node| node.name.clone());
+    let state_of = |told: &TreeStanding| TreeState { leader: leader(told.leader), inodes: told.usage.inodes };
+    standings.iter().map(|(id, told)| TreeInfo { id: id.0, state: told.as_ref().map(state_of) }).collect()
 }
 
 fn partition(state: &Snapshot, (id, told): &PartitionStanding) -> PartitionInfo {

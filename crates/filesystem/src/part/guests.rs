@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use env::Instant;
-use manager::{FilePartitionId, FileVolumeRecord, Snapshot};
+use manager::{FilePartitionId, FileTreeId, FileVolumeRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -13,19 +13,37 @@ use subsystem::Surroundings;
 use types::FileVolumeId;
 
 use super::contents::{ContentWay, Contents};
-use super::trees::TreeWay;
+use super::trees::{TreeWay, Trees};
 use crate::asking::Way;
 use crate::asking::content::{Carried, ContentAsk};
 use crate::asking::guest::{GuestAsk, GuestVolume};
+use crate::asking::tree::{TreeAnswer, TreeAsk};
 
 /// What the guests of one volume can call.
 pub struct GuestService {
     pub around: Surroundings,
     pub volume: FileVolumeId,
-    pub tree: TreeWay,
+    pub trees: Arc<Trees>,
     pub contents: Arc<Contents>,
-    /// To the partitions of the volume that were asked for.
-    pub ways: Mutex<BTreeMap<FilePartitionId, Arc<ContentWay>>>,
+    /// To the trees of the volume that were asked for.
+    pub tree_ways: Ways<FileTreeId, TreeWay>,
+    /// To its partitions that were asked for.
+    pub content_ways: Ways<FilePartitionId, ContentWay>,
+}
+
+/// Ways that are kept, since each learns who answers.
+pub struct Ways<K, W>(Mutex<BTreeMap<K, Arc<W>>>);
+
+impl<K, W> Default for Ways<K, W> {
+    fn default() -> Self {
+        Ways(Mutex::default())
+    }
+}
+
+impl<K: Ord, W> Ways<K, W> {
+    fn get(&self, to: K, open: impl FnOnce() -> W) -> Arc<W> {
+        self.0.lock().entry(to).or_insert_with(|| Arc::new(open())).clone()
+    }
 }
 
 impl GuestService {
@@ -33,6 +51,20 @@ impl GuestService {
     fn record<'a>(&self, state: &'a Snapshot) -> Result<&'a Arc<FileVolumeRecord>, String> {
         let record = state.file_volume(self.volume).filter(|record| !record.is_removing);
         record.ok_or_else(|| format!("volume {} was removed", self.volume))
+    }
+
+    /// A guest is let to the trees of its volume alone, and asks them what clients ask.
+    async fn ask_tree(
+        &self,
+        record: &FileVolumeRecord,
+        tree: FileTreeId,
+        ask: TreeAsk,
+        until: Option<Instant>,
+    ) -> Result<TreeAnswer, String> {
+        if !record.trees.contains(&tree) || !ask.is_of_clients() {
+            return Err(format!("the volume has no tree {} that answers this", tree.0));
+        }
+        self.tree_ways.get(tree, || self.trees.way(tree)).ask(ask, until).await
     }
 
     /// A guest is let to the partitions of its volume alone.
@@ -46,11 +78,7 @@ impl GuestService {
         if record.partition(partition).is_none() {
             return Err(format!("the volume has no data partition {}", partition.0));
         }
-        let way = {
-            let mut ways = self.ways.lock();
-            ways.entry(partition).or_insert_with(|| Arc::new(self.contents.way(partition))).clone()
-        };
-        way.ask(ask, until).await
+        self.content_ways.get(partition, || self.contents.way(partition)).ask(ask, until).await
     }
 }
 
@@ -62,14 +90,17 @@ impl Service for GuestService {
             let (record, until) = (self.record(&state), Some(request.deadline));
             match (record, ask) {
                 (Err(reason), _) => answer(&Err::<(), String>(reason)),
-                (Ok(_), GuestAsk::Tree(ask)) => answer(&self.tree.ask(ask, until).await),
+                (Ok(record), GuestAsk::Tree(number, ask)) => {
+                    answer(&self.ask_tree(record, FileTreeId(number), ask, until).await)
+                }
                 (Ok(record), GuestAsk::Content(number, ask)) => {
                     answer(&self.ask_content(record, FilePartitionId(number), ask, until).await)
                 }
                 (Ok(record), GuestAsk::Volume) => {
                     let addresses = state.nodes().map(|node| node.address.clone()).collect();
                     let partitions = record.partitions.iter().map(|partition| partition.id.0).collect();
-                    answer(&Ok::<_, String>(GuestVolume { name: record.name.clone(), addresses, partitions }))
+                    let trees = record.trees.iter().map(|tree| tree.0).collect();
+                    answer(&Ok::<_, String>(GuestVolume { name: record.name.clone(), addresses, partitions, trees }))
                 }
             }
         })

@@ -97,7 +97,7 @@ impl Leases {
                     member.heard().forget();
                 }
                 if let Err(reason) = look_at(&member, now).await {
-                    tracing::debug!(volume = %member.volume(), reason, "silent clients are looked for later");
+                    tracing::debug!(tree = member.id().0, reason, "silent clients are looked for later");
                 }
             }
             // Commands may have taken long: that is no sleep of the node's.
@@ -110,7 +110,7 @@ async fn look_at(member: &TreeMember, now: Instant) -> Result<(), String> {
     let live = member.look(|machine| machine.sessions().map(|session| (session, machine.has_locks(session))).collect());
     let doomed = member.heard().doom(member.term(), &live, now);
     for (session, doom) in doomed {
-        tracing::info!(volume = %member.volume(), session = session.0, ?doom, "a client is gone");
+        tracing::info!(tree = member.id().0, session = session.0, ?doom, "a client is gone");
         match doom {
             Doom::Locks => {
                 env::mark("files: a session lost its locks");

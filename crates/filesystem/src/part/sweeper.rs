@@ -17,10 +17,9 @@ use env::Instant;
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 use futures_util::stream::FuturesUnordered;
-use manager::{FilePartitionId, FileVolumeRecord, Snapshot};
+use manager::{FilePartitionId, FileTreeId, FileVolumeRecord, Snapshot};
 use subsystem::Surroundings;
 use tried::Tried;
-use types::FileVolumeId;
 
 use super::contents::Contents;
 use super::trees::{TreeMember, Trees};
@@ -48,7 +47,7 @@ struct List {
 
 /// What became of a list.
 struct Swept {
-    at: (FileVolumeId, u32),
+    at: (FileTreeId, u32),
     tried: Tried,
     has_worked: bool,
 }
@@ -75,7 +74,7 @@ impl Sweeper {
     /// The trees that this node leads, with their volumes.
     fn led<'a>(&self, state: &'a Snapshot) -> impl Iterator<Item = (Arc<TreeMember>, &'a Arc<FileVolumeRecord>)> + use<'a> {
         let led = self.trees.all().into_iter().filter(|member| member.leads());
-        led.filter_map(|member| state.file_volume(member.volume()).map(|volume| (member, volume)))
+        led.filter_map(|member| state.file_tree(member.id()).map(|(volume, _)| (member, volume)))
     }
 
     async fn keep_tree(&self, member: &TreeMember, volume: &FileVolumeRecord) -> Result<(), String> {
@@ -84,18 +83,22 @@ impl Sweeper {
             let command = Command::SetQuota { bytes: volume.quota.bytes, inodes: volume.quota.inodes };
             member.order(MetaSession::LEADER, command).await?;
         }
-        if volume.is_removing { self.remove(member, volume).await } else { Ok(()) }
+        if volume.is_removing && volume.trees.first() == Some(&member.id()) {
+            self.remove(member, volume).await
+        } else {
+            Ok(())
+        }
     }
 
     async fn give_back_all(&self) {
         let env = &self.around.env;
-        let mut lists: BTreeMap<(FileVolumeId, u32), List> = BTreeMap::new();
+        let mut lists: BTreeMap<(FileTreeId, u32), List> = BTreeMap::new();
         let mut sweeps = FuturesUnordered::new();
         loop {
             let mut present = BTreeMap::new();
-            for (member, volume) in self.led(&self.around.manager.snapshot()).filter(|(_, volume)| !volume.is_removing) {
+            for (member, _) in self.led(&self.around.manager.snapshot()).filter(|(_, volume)| !volume.is_removing) {
                 for partition in member.look(|machine| machine.freed_partitions()) {
-                    present.insert((volume.id, partition), member.clone());
+                    present.insert((member.id(), partition), member.clone());
                 }
             }
             // Lists of trees that another node leads by now are forgotten: that one goes on with them.
@@ -118,10 +121,10 @@ impl Sweeper {
         }
     }
 
-    async fn sweep(&self, member: Arc<TreeMember>, at: (FileVolumeId, u32), mut tried: Tried) -> Swept {
+    async fn sweep(&self, member: Arc<TreeMember>, at: (FileTreeId, u32), mut tried: Tried) -> Swept {
         let given_back = self.give_back(&member, at.1, &mut tried).await;
         let has_worked = given_back.unwrap_or_else(|reason| {
-            tracing::debug!(volume = at.0.0, partition = at.1, reason, "what was freed is not given back now");
+            tracing::debug!(tree = at.0.0, partition = at.1, reason, "what was freed is not given back now");
             false
         });
         Swept { at, tried, has_worked }
@@ -146,7 +149,7 @@ impl Sweeper {
         Ok(has_worked)
     }
 
-    /// The record of the volume goes, and with that its groups. Each node frees what it has of a volume that is no more.
+    /// By the leader of the first tree. The record of the volume goes, and with that its groups. Each node frees what it has of a volume that is no more.
     async fn remove(&self, member: &TreeMember, volume: &FileVolumeRecord) -> Result<(), String> {
         member.read(|_| ()).await.map_err(|_| "this node does not lead it any more".to_owned())?;
         self.around.manager.forget_file_volume(volume.id).await.map_err(|error| error.to_string())?;

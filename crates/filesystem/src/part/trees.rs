@@ -7,16 +7,16 @@ use bytes::Bytes;
 use consensus::{NotLeader, ProposeError, ReadError, ReadMode, Term};
 use env::{Env, Instant};
 use groups::{Host, Kind, Member, Named, Placed};
-use manager::{GroupKey, GroupKind, Snapshot};
+use manager::{FileTreeId, GroupKind, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service, ServiceTag};
 use parking_lot::{Mutex, MutexGuard};
 use subsystem::Surroundings;
-use types::FileVolumeId;
 
 use super::leader::{Search, Told, silent_members};
 use super::leases::Heard;
 use crate::asking::Way;
-use crate::asking::tree::{self, TreeAnswer, TreeAsk};
+use crate::asking::tree::{self, TreeAnswer, TreeAsk, TreeStanding};
+use crate::ids::TreeIndex;
 use crate::meta::{Command, Envelope, Machine, MetaError, MetaSession, Query, Reply, Time};
 
 /// The trees that this node is a member of.
@@ -43,7 +43,7 @@ impl Kind for TreeKind {
     const KIND: GroupKind = GroupKind::FILE_TREES;
 
     fn machine(&self, number: u32, state: &Snapshot) -> Option<Machine> {
-        state.file_volume(FileVolumeId(number)).map(|_| Machine::default())
+        state.file_tree(FileTreeId(number)).map(|(_, at)| Machine::of_tree(TreeIndex(at as u16)))
     }
 
     fn begin(&self, placed: Arc<Placed<Machine>>) -> Arc<TreeMember> {
@@ -64,8 +64,8 @@ impl Member for TreeMember {
 }
 
 impl TreeMember {
-    pub fn volume(&self) -> FileVolumeId {
-        FileVolumeId(self.placed.key().number)
+    pub fn id(&self) -> FileTreeId {
+        FileTreeId(self.placed.key().number)
     }
 
     pub fn leads(&self) -> bool {
@@ -88,7 +88,7 @@ impl TreeMember {
             TreeAsk::Command(envelope) => (envelope.session, false),
             TreeAsk::Query(Query::Orphans { session }) => (*session, false),
             TreeAsk::Query(Query::Lease { session }) => (*session, true),
-            TreeAsk::Query(_) => return true,
+            TreeAsk::Query(_) | TreeAsk::Standing => return true,
         };
         self.heard().hear(session, self.around.env.now()) || !is_lease
     }
@@ -191,15 +191,14 @@ impl Trees {
         led.map(|status| status.voters.iter().map(|set| set.len()).min().unwrap_or(0)).sum()
     }
 
-    /// The tree of a volume, wherever it is led.
-    pub fn way(&self, volume: FileVolumeId) -> TreeWay {
-        let key = GroupKey { kind: GroupKind::FILE_TREES, number: volume.0 };
-        let search = Search::new(&self.around, key, ServiceTag::FILE_TREES, tree::LIMITS);
+    /// A tree, wherever it is led.
+    pub fn way(&self, tree: FileTreeId) -> TreeWay {
+        let search = Search::new(&self.around, tree.group(), ServiceTag::FILE_TREES, tree::LIMITS);
         TreeWay { search, host: self.host.clone() }
     }
 
-    async fn answer(&self, volume: FileVolumeId, asked: &TreeAsk) -> Told<TreeAnswer> {
-        let Some(member) = self.host.get(volume.0) else { return Told::Elsewhere(None) };
+    async fn answer(&self, tree: FileTreeId, asked: &TreeAsk) -> Told<TreeAnswer> {
+        let Some(member) = self.host.get(tree.0) else { return Told::Elsewhere(None) };
         answer_here(&member, asked).await
     }
 }
@@ -212,6 +211,10 @@ async fn answer_here(member: &TreeMember, asked: &TreeAsk) -> Told<TreeAnswer> {
         TreeAsk::Command(envelope) if envelope.is_of_leader() => Ok(TreeAnswer::Reply(Err(MetaError::Invalid))),
         TreeAsk::Command(envelope) => member.propose(envelope).await.map(TreeAnswer::Reply),
         TreeAsk::Query(query) => member.read(|machine| machine.query(query)).await.map(TreeAnswer::Answer),
+        TreeAsk::Standing => {
+            let usage = member.read(|machine| machine.usage()).await;
+            usage.map(|usage| TreeAnswer::Standing(TreeStanding { leader: member.around.me, usage }))
+        }
     };
     match outcome {
         Ok(answer) => Told::Answer(answer),
@@ -227,14 +230,14 @@ pub struct TreeService(pub Arc<Trees>);
 impl Service for TreeService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let (volume, asked): (u32, TreeAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
-            let told = self.0.answer(FileVolumeId(volume), &asked).await;
+            let (tree, asked): (u32, TreeAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
+            let told = self.0.answer(FileTreeId(tree), &asked).await;
             Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
         })
     }
 }
 
-/// The way to a volume's tree.
+/// The way to a tree.
 pub struct TreeWay {
     search: Search,
     host: Arc<Host<TreeKind>>,

@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use manager::{FilePartitionId, FileQuota, FileVolumeRecord, Manager};
+use manager::{FilePartitionId, FileQuota, FileTreeId, FileVolumeRecord, Manager};
+use net::BoxFuture;
 use subsystem::Surroundings;
 use types::FileVolumeId;
 
 use super::contents::Contents;
-use super::trees::{TreeWay, Trees};
+use super::trees::Trees;
+use crate::asking::Way;
 use crate::asking::content::{ContentPartition, Standing};
 use crate::asking::contents::{Partition, Partitions, VolumeContents};
-use crate::asking::tree::TreePartition;
+use crate::asking::tree::{TreeAnswer, TreeAsk, TreePartition, TreeStanding};
+use crate::asking::trees::{TreeList, VolumeTrees};
 use crate::client::Client;
 use crate::data::PartitionRoom;
-use crate::meta::{Found, MetaPartition, Query, Usage};
+use crate::meta::{MetaPartition, Usage};
 
-/// How long a new volume waits for its tree.
+/// How long a new volume waits for its trees.
 const TREE_PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks for it.
 const TREE_LOOK: Duration = Duration::from_millis(50);
@@ -26,10 +29,19 @@ const TREE_LOOK: Duration = Duration::from_millis(50);
 const USAGE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a client of a volume uses.
-type Used = (Arc<TreePartition<TreeWay>>, Arc<VolumeContents<NodePartitions>>);
+type Used = (Arc<VolumeTrees<NodeTrees>>, Arc<VolumeContents<NodePartitions>>);
 
 /// A data partition, and what it says of itself; none if it does not answer.
 pub type PartitionStanding = (FilePartitionId, Option<(Standing, PartitionRoom)>);
+
+/// The trees of a volume, and what each says of itself; none if it does not answer.
+pub type TreeStandings = Vec<(FileTreeId, Option<TreeStanding>)>;
+
+/// What a volume has and may have; none if a tree does not answer.
+pub fn total(trees: &TreeStandings) -> Option<Usage> {
+    let usages: Option<Vec<Usage>> = trees.iter().map(|(_, told)| told.map(|told| told.usage)).collect();
+    usages.filter(|usages| !usages.is_empty()).map(|usages| Usage::total(&usages))
+}
 
 /// Ways to volumes.
 pub struct Volumes {
@@ -61,7 +73,7 @@ impl Volumes {
         client.map_err(|error| error.to_string())
     }
 
-    /// The session at a volume that an earlier process had. The volume's tree need not answer yet.
+    /// The session at a volume that an earlier process had. The volume's trees need not answer yet.
     pub fn resume(&self, id: FileVolumeId, record: File) -> Result<Arc<Client>, String> {
         let (meta, data) = self.partitions(id)?;
         Client::resume(meta, data, self.around.env.clone(), record).map_err(|error| error.to_string())
@@ -73,12 +85,13 @@ impl Volumes {
             return Err(format!("volume {id} was removed: end its mounts with `trilith umount`"));
         }
         let partitions = NodePartitions { manager: self.around.manager.clone(), contents: self.contents.clone(), volume: id };
-        Ok((Arc::new(TreePartition(self.trees.way(id))), Arc::new(VolumeContents::new(&self.around.env, partitions))))
+        let trees = NodeTrees { manager: self.around.manager.clone(), trees: self.trees.clone(), volume: id };
+        Ok((Arc::new(VolumeTrees::new(trees)), Arc::new(VolumeContents::new(&self.around.env, partitions))))
     }
 
     /// Until a new volume can be used.
     pub async fn wait_until_usable(&self, id: FileVolumeId, quota: FileQuota) -> Result<(), String> {
-        self.wait_for_tree(id, quota).await?;
+        self.wait_for_trees(id, quota).await?;
         let until = self.around.env.now() + TREE_PATIENCE;
         let is_serving = |(_, told): &PartitionStanding| told.as_ref().is_some_and(|(standing, _)| standing.is_serving);
         while !self.standings(id).await.iter().any(is_serving) {
@@ -92,15 +105,16 @@ impl Volumes {
         Ok(())
     }
 
-    /// Until the tree of a volume answers, and knows the quota that the volume was given.
-    pub async fn wait_for_tree(&self, id: FileVolumeId, quota: FileQuota) -> Result<(), String> {
+    /// Until the trees of a volume answer, and know the quota that the volume was given.
+    pub async fn wait_for_trees(&self, id: FileVolumeId, quota: FileQuota) -> Result<(), String> {
         let until = self.around.env.now() + TREE_PATIENCE;
-        let knows = |usage: &Usage| (usage.quota_bytes, usage.quota_inodes) == (quota.bytes, quota.inodes);
-        while !self.usage(id).await.as_ref().is_some_and(knows) {
+        let knows = |usage: Usage| (usage.quota_bytes, usage.quota_inodes) == (quota.bytes, quota.inodes);
+        let is_known = |(_, told): &(FileTreeId, Option<TreeStanding>)| told.is_some_and(|told| knows(told.usage));
+        let is_all_known = |standings: &TreeStandings| !standings.is_empty() && standings.iter().all(is_known);
+        while !is_all_known(&self.tree_standings(id).await) {
             if self.around.env.now() >= until {
-                return Err(
-                    "it is noted, but the volume's tree does not answer yet: trilith volume info shows when it does".to_owned()
-                );
+                let reason = "it is noted, but a tree of the volume does not answer yet: trilith volume info shows when all do";
+                return Err(reason.to_owned());
             }
             self.around.env.sleep(TREE_LOOK).await;
         }
@@ -122,17 +136,47 @@ impl Volumes {
         }
     }
 
-    /// What a volume has and may have; none if its tree does not answer.
-    pub async fn usage(&self, id: FileVolumeId) -> Option<Usage> {
-        let tree = TreePartition(self.trees.way(id));
-        let asked = tokio::select! {
-            answer = tree.query(Query::Usage) => answer.ok()?,
-            () = self.around.env.sleep(USAGE_PATIENCE) => return None,
-        };
-        match asked {
-            Ok(Found::Usage(usage)) => Some(usage),
+    /// What the trees of a volume say of themselves.
+    pub async fn tree_standings(&self, id: FileVolumeId) -> TreeStandings {
+        let state = self.around.manager.snapshot();
+        let trees = state.file_volume(id).map(|volume| volume.trees.clone()).unwrap_or_default();
+        join_all(trees.iter().map(|tree| async { (*tree, self.tree_standing(*tree).await) })).await
+    }
+
+    async fn tree_standing(&self, id: FileTreeId) -> Option<TreeStanding> {
+        let way = self.trees.way(id);
+        let answer = way.ask(TreeAsk::Standing, Some(self.around.env.now() + USAGE_PATIENCE));
+        match answer.await {
+            Ok(TreeAnswer::Standing(standing)) => Some(standing),
             _ => None,
         }
+    }
+}
+
+/// The trees of a volume, as the manager's state has them here.
+struct NodeTrees {
+    manager: Arc<Manager>,
+    trees: Arc<Trees>,
+    volume: FileVolumeId,
+}
+
+impl TreeList for NodeTrees {
+    fn numbers(&self) -> Vec<u32> {
+        let state = self.manager.snapshot();
+        let trees = state.file_volume(self.volume).map(|volume| &volume.trees);
+        trees.into_iter().flatten().map(|tree| tree.0).collect()
+    }
+
+    fn learn(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Err(error) = self.manager.fresh().await {
+                tracing::debug!(%error, "which trees the volume has is not known");
+            }
+        })
+    }
+
+    fn open(&self, number: u32) -> Arc<dyn MetaPartition> {
+        Arc::new(TreePartition(self.trees.way(FileTreeId(number))))
     }
 }
 

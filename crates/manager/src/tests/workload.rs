@@ -10,11 +10,11 @@ use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, AddFilePartition, AddFileTree, BeginPurge, BeginRemoval, BeginStart,
-    BucketEngine, CloseImage, Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup,
-    EtagMode, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView,
-    GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView,
-    LeaveCell, MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
+    AcceptLosses, ActivatePlacement, AddCredential, AddDevice, AddFilePartition, AddFileTree, BeginPurge, BeginRemoval,
+    BeginStart, BucketEngine, CloseImage, Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState,
+    EndGroup, EtagMode, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup,
+    FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable,
+    InstallView, LeaveCell, MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
     RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
     RemoveBucket, RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
     ResizeFileVolume, ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn,

@@ -15,7 +15,7 @@ use bench::output::Printed;
 use bench::tell;
 use clap::{Args, Subcommand};
 use env::Env;
-use filesystem::protocol::{Ask, CopyInfo, CopyState, PartitionInfo, Told, VolumeInfo};
+use filesystem::protocol::{Ask, CopyInfo, CopyState, PartitionInfo, Told, TreeInfo, VolumeInfo};
 use manager::FileQuota;
 use std::path::Path;
 
@@ -40,6 +40,9 @@ enum VolumeCommand {
         name: String,
         #[command(flatten)]
         quota: QuotaArgs,
+        /// Over how many trees its directories are spread from the beginning. A volume gets another tree by itself when the newest has many files
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        trees: u32,
     },
     /// List volumes
     Ls,
@@ -84,8 +87,8 @@ pub fn run(args: &VolumeArgs) -> anyhow::Result<()> {
     super::run(async {
         let server = Files::of_folder(&args.data.data)?;
         match &args.command {
-            VolumeCommand::Create { name, quota } => {
-                server.done(Ask::Create { name: name.clone(), quota: quota.quota() }).await?;
+            VolumeCommand::Create { name, quota, trees } => {
+                server.done(Ask::Create { name: name.clone(), quota: quota.quota(), trees: *trees }).await?;
                 tell!("{name} is made: mount it with `trilith mount {name} FOLDER`")?;
             }
             VolumeCommand::Ls => list(&volumes(&server, Ask::List).await?)?,
@@ -152,7 +155,11 @@ fn info(volume: &VolumeInfo) -> Printed {
             tell!("  used       {} ({} bytes; {})", human(usage.bytes), usage.bytes, limit(volume.quota.bytes))?;
             tell!("  files      {} ({})", usage.inodes, limit(volume.quota.inodes))?;
         }
-        None => tell!("  used       its tree does not answer now: trilith cluster status shows why")?,
+        None => tell!("  used       a tree does not answer now: trilith cluster status shows why")?,
+    }
+    tell!("  trees      {}", volume.trees.len())?;
+    for found in &volume.trees {
+        tree(found)?;
     }
     tell!("  contents   {}", contents(volume))?;
     for found in &volume.partitions {
@@ -160,6 +167,13 @@ fn info(volume: &VolumeInfo) -> Printed {
     }
     let now_ms = Env::real_with_cores(1).wall_clock_ms();
     tell!("  made       {} ago", duration(now_ms.saturating_sub(volume.created_ms)))
+}
+
+fn tree(found: &TreeInfo) -> Printed {
+    let Some(of) = &found.state else {
+        return tell!("    tree {}: does not answer now: trilith cluster status shows why", found.id);
+    };
+    tell!("    tree {}: {} files, led by {}", found.id, of.inodes, of.leader.as_deref().unwrap_or("a node that is gone"))
 }
 
 fn partition(found: &PartitionInfo) -> Printed {

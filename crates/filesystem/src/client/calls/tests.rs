@@ -12,7 +12,7 @@ use crate::client::{Client, New, OpenFlags, Owner, WriteAt, Written};
 use crate::data::memory::MemoryPartition;
 use crate::ids::Ino;
 use crate::meta::local::LocalPartition;
-use crate::meta::{Answer, Envelope, Kind, MetaCallError, MetaPartition, Query, RenameHow, Reply, XattrHow};
+use crate::meta::{Answer, Envelope, Kind, MetaCallError, MetaPartition, MetaTrees, Query, RenameHow, Reply, XattrHow};
 
 const OWNER: Owner = Owner { uid: 0, gid: 0 };
 const FILE: New = New { kind: Kind::File, mode: 0o644, umask: 0, rdev: 0, owner: OWNER };
@@ -20,13 +20,13 @@ const FOLDER: New = New { kind: Kind::Directory, ..FILE };
 
 /// Partitions, and the record that the mount keeper has.
 struct Kept {
-    meta: Arc<dyn MetaPartition>,
+    meta: Arc<dyn MetaTrees>,
     data: Arc<MemoryPartition>,
     record: File,
 }
 
 impl Kept {
-    fn new(meta: Arc<dyn MetaPartition>) -> Kept {
+    fn new(meta: Arc<dyn MetaTrees>) -> Kept {
         Kept { meta, data: Arc::new(MemoryPartition::new(64 << 20)), record: tempfile::tempfile().unwrap() }
     }
 

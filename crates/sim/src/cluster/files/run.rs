@@ -89,7 +89,7 @@ pub(super) async fn mount(world: &World, number: usize, volume: &str) -> Result<
 async fn make_volumes(world: &Arc<World>, histories: &FileHistories, count: u64) -> Result<Vec<Volume>, String> {
     let names: Vec<String> = (0..count).map(|number| format!("volume-{number}")).collect();
     for (number, name) in names.iter().enumerate() {
-        ask(world, number, &Ask::Create { name: name.clone(), quota: FileQuota::default() }).await?;
+        ask(world, number, &Ask::Create { name: name.clone(), quota: FileQuota::default(), trees: 1 }).await?;
     }
     world.env.sleep(LEAD_TIME).await;
     let mut volumes = Vec::new();

@@ -76,7 +76,7 @@ pub fn run(args: &MountArgs, volume: &str, point: &Path) -> anyhow::Result<()> {
 
 async fn begin(args: &MountArgs, volume: &str, point: &Path, cores: usize) -> anyhow::Result<ServedMount> {
     let (env, key) = (Env::real_with_cores(cores), args.guest.key()?);
-    let line = Line::new(&env, key.network(&env)?, key.identity(), key.volume, &args.guest.cluster);
+    let line = Line::new(&env, key.network(&env)?, key.identity(), &args.guest.cluster);
     let asked = line.volume().await.map_err(anyhow::Error::msg);
     let found = asked.with_context(|| format!("asking for {volume} at {}", args.guest.cluster.join(", ")))?;
     if found.name != volume {
