@@ -25,7 +25,7 @@ pub use lock::{Lock, LockFamily, LockOwner, LockRange};
 pub use machine::Machine;
 pub use query::{Answer, DirectoryEntry, Found, Freed, FreedPiece, Query, Usage};
 pub use reply::{Done, MetaError, Reply};
-pub use transaction::{Part, PartAnswer, Prepared, TransactionId};
+pub use transaction::{Move, Part, PartAnswer, Prepared, TransactionId, TransactionNumber};
 
 /// A meta partition, as a client sees it.
 pub trait MetaPartition: Send + Sync {

@@ -40,7 +40,7 @@ use leases::Leases;
 use mounts::Mounts;
 use placing::Placer;
 use sweeper::Sweeper;
-use trees::{TreeService, Trees};
+use trees::{Settler, TreeService, Trees};
 use volumes::Volumes;
 
 /// What a node begins its part with.
@@ -148,9 +148,9 @@ impl Subsystem for Files {
             let store = store.clone();
             tasks.push(Box::pin(async move { store.maintain().await }));
         }
-        let collector = Collector(self.contents.clone());
+        let (collector, settler) = (Collector(self.contents.clone()), Settler(self.trees.clone()));
         let (trees, contents, files) = (self.trees.clone(), self.contents.clone(), self);
-        let others: [Task; 9] = [
+        let others: [Task; 10] = [
             Box::pin(of_trees.run()),
             Box::pin(of_contents.run()),
             Box::pin(placer.run()),
@@ -159,6 +159,7 @@ impl Subsystem for Files {
             Box::pin(collector.run()),
             Box::pin(sweeper.run()),
             Box::pin(leases.run()),
+            Box::pin(settler.run()),
             Box::pin(async move { files.mounts.keep().await }),
         ];
         tasks.extend(others);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use types::NodeId;
 
 use super::{AskLimits, Way};
-use crate::meta::{Answer, Envelope, MetaCallError, MetaPartition, Query, Reply, Usage};
+use crate::meta::{Answer, Command, Envelope, MetaCallError, MetaPartition, Query, Reply, Time, Usage};
 
 /// How long the leader of a tree may take, and how long a question looks for it.
 pub const LIMITS: AskLimits = AskLimits { each: Duration::from_secs(10), all: Duration::from_secs(20) };
@@ -19,6 +19,7 @@ pub enum TreeAsk {
     Query(Query),
     /// What people ask: who leads it, and what it has.
     Standing,
+    OfLeader(LeaderAsk),
 }
 
 impl TreeAsk {
@@ -26,6 +27,13 @@ impl TreeAsk {
     pub fn is_of_clients(&self) -> bool {
         matches!(self, TreeAsk::Command(_) | TreeAsk::Query(_))
     }
+}
+
+/// What the leader of another tree of the volume asks. What is in the way of it is answered at once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum LeaderAsk {
+    Order { now: Time, command: Command },
+    Query(Query),
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -83,6 +83,10 @@ pub fn kind_of(command: &Command) -> u64 {
         Command::Refuse { .. } => 22,
         Command::Conclude { .. } => 23,
         Command::Forget { .. } => 24,
+        Command::Reign => 25,
+        Command::Remember { .. } => 26,
+        Command::Passed { .. } => 27,
+        Command::SetElsewhere { .. } => 28,
     };
     kind * (COUNT + 1)
 }

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::{Kind, Time};
 use super::lock::{Lock, LockOwner, LockRange};
-use super::transaction::{Part, Prepared, TransactionId};
-use crate::ids::{ExtentKey, Ino};
+use super::reply::Reply;
+use super::transaction::{Part, Prepared, TransactionId, TransactionNumber};
+use crate::ids::{ExtentKey, Ino, TreeIndex};
 
 /// A client of a tree, for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -39,11 +40,15 @@ impl Envelope {
             Command::LoseLocks { .. }
                 | Command::ConfirmFreed { .. }
                 | Command::SetQuota { .. }
+                | Command::SetElsewhere { .. }
+                | Command::Reign
                 | Command::Prepare { .. }
                 | Command::Decide { .. }
+                | Command::Remember { .. }
                 | Command::Refuse { .. }
                 | Command::Conclude { .. }
                 | Command::Forget { .. }
+                | Command::Passed { .. }
         );
         self.session == MetaSession::LEADER || is_leaders
     }
@@ -143,6 +148,8 @@ pub enum Command {
         partition: u32,
         up_to: u64,
     },
+    /// A leader is about to begin transactions: answers with the number of its reign. Those of earlier reigns that are not noted never will be.
+    Reign,
     /// Holds a part of a transaction ready in this tree. Refused, and not waited for, where something is in the way.
     Prepare {
         id: TransactionId,
@@ -154,6 +161,10 @@ pub enum Command {
         command: Box<Command>,
         prepared: Vec<Prepared>,
     },
+    /// The leader has found that a client's command has no effect: this is the reply. It is in the client's session.
+    Remember {
+        reply: Reply,
+    },
     /// This transaction of the tree, and those before it, can't be decided any more, if they are not.
     Refuse {
         id: TransactionId,
@@ -163,14 +174,25 @@ pub enum Command {
         id: TransactionId,
         is_done: bool,
     },
-    /// All trees know the outcome of these transactions of this one.
+    /// All trees know the outcome of these transactions of this one. Those below a number can't be decided any more, if they are not.
     Forget {
         ids: Vec<TransactionId>,
+        below: TransactionNumber,
+    },
+    /// All transactions of another tree below a number are over: no more is heard of them.
+    Passed {
+        tree: TreeIndex,
+        below: TransactionNumber,
     },
     /// What the volume may have: bytes of contents, and inodes.
     SetQuota {
         bytes: Option<u64>,
         inodes: Option<u64>,
+    },
+    /// What the other trees of the volume have of what the quota is about.
+    SetElsewhere {
+        bytes: u64,
+        inodes: u64,
     },
 }
 

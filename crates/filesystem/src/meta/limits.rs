@@ -26,5 +26,7 @@ pub const MAX_REMEMBERED: usize = 8192;
 pub const MAX_LOCKS_OF_SESSION: usize = 16_384;
 /// Most ranges that all sessions of a volume have locked.
 pub const MAX_LOCKS_OF_VOLUME: usize = 65_536;
+/// A tree with more inodes gets no new directories of other trees, as long as another one has fewer.
+pub const SOFT_INODES: u64 = 4_000_000;
 /// Most entries, keys or ranges of one answer.
 pub const MAX_ANSWER: usize = 4096;

@@ -51,6 +51,9 @@ pub struct Machine {
 struct Quota {
     bytes: Option<u64>,
     inodes: Option<u64>,
+    /// Of the other trees of the volume, as far as this one was told.
+    bytes_elsewhere: u64,
+    inodes_elsewhere: u64,
 }
 
 /// Of one command: which session, and when.
@@ -96,8 +99,7 @@ impl Machine {
     pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
         // These can be carried out twice.
         let is_remembered = !matches!(envelope.command, Command::OpenSession | Command::CloseSession);
-        let is_of_leader = envelope.session == MetaSession::LEADER && !matches!(envelope.command, Command::Decide { .. });
-        if is_of_leader || !is_remembered {
+        if envelope.session == MetaSession::LEADER || !is_remembered {
             return self.apply_command(envelope);
         }
         if let Some(known) = self.sessions.remembered(envelope)? {
@@ -143,13 +145,15 @@ impl Machine {
             Command::RemoveXattr { ino, name } => self.remove_xattr(at, *ino, name),
             Command::Commit { ino, keys, least_size, kills_set_ids, expects } => {
                 let done = self.commit(at, *ino, keys, *least_size, *kills_set_ids, expects);
-                // One that is busy is sent again.
-                if done.is_err_and(|error| error != MetaError::Busy) {
+                // One that is busy is sent again, and one of another tree's is not this one's to free.
+                if done.is_err_and(|error| !matches!(error, MetaError::Busy | MetaError::Across)) {
                     self.free_unnamed(*ino, keys);
                 }
                 done
             }
             Command::Punch { ino, offset, len, expects } => self.punch(at, *ino, *offset, *len, expects),
+            // It may become an orphan: the client does not say it again.
+            Command::NotOpen { inos } if inos.iter().any(|ino| self.transactions.is_inode_locked(*ino)) => Err(MetaError::Busy),
             Command::NotOpen { inos } => {
                 inos.iter().for_each(|ino| self.not_open(*ino, at.session));
                 Ok(Done::Done)
@@ -165,19 +169,30 @@ impl Machine {
                 self.freed.confirm(*partition, *up_to);
                 Ok(Done::Done)
             }
+            Command::Reign => Ok(Done::Reign(self.transactions.begin_reign())),
             Command::Prepare { id, part } => self.prepare(at, *id, part),
             Command::Decide { id, command, prepared } => self.decide(at, *id, command, prepared),
+            Command::Remember { reply } => *reply,
             Command::Refuse { id } => self.refuse(*id),
             Command::Conclude { id, is_done } => {
                 self.conclude(at, *id, *is_done);
                 Ok(Done::Done)
             }
-            Command::Forget { ids } => {
+            Command::Forget { ids, below } => {
                 ids.iter().for_each(|id| self.transactions.forget(*id));
+                self.transactions.raise_least(*below);
+                Ok(Done::Done)
+            }
+            Command::Passed { tree, below } => {
+                self.passed(at, *tree, *below);
                 Ok(Done::Done)
             }
             Command::SetQuota { bytes, inodes } => {
-                self.quota = Quota { bytes: *bytes, inodes: *inodes };
+                (self.quota.bytes, self.quota.inodes) = (*bytes, *inodes);
+                Ok(Done::Done)
+            }
+            Command::SetElsewhere { bytes, inodes } => {
+                (self.quota.bytes_elsewhere, self.quota.inodes_elsewhere) = (*bytes, *inodes);
                 Ok(Done::Done)
             }
         }
@@ -217,7 +232,9 @@ impl Machine {
 
     fn check_inode_quota(&self) -> Result<(), MetaError> {
         match self.quota.inodes {
-            Some(most) if self.tables.inode_count() >= most => Err(MetaError::Quota),
+            Some(most) if self.tables.inode_count().saturating_add(self.quota.inodes_elsewhere) >= most => {
+                Err(MetaError::Quota)
+            }
             _ => Ok(()),
         }
     }

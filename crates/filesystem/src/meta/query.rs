@@ -6,7 +6,7 @@ use super::attributes::{Attributes, Kind};
 use super::command::MetaSession;
 use super::lock::Lock;
 use super::reply::MetaError;
-use super::transaction::TransactionId;
+use super::transaction::{TransactionId, TransactionNumber};
 use crate::ids::{ExtentId, ExtentKey, Ino};
 
 /// A question.
@@ -16,14 +16,9 @@ pub enum Query {
         parent: Ino,
         name: Vec<u8>,
     },
-    /// Which inode a name means, wherever that is.
-    Place {
-        parent: Ino,
-        name: Vec<u8>,
-    },
-    /// Whether a transaction of this tree is noted as done.
-    IsDecided {
-        id: TransactionId,
+    /// Which of these transactions of this tree are noted as done.
+    Decided {
+        ids: Vec<TransactionId>,
     },
     Inode {
         ino: Ino,
@@ -32,9 +27,11 @@ pub enum Query {
     Inodes {
         inos: Vec<Ino>,
     },
-    /// A directory's parent, the parent of that, and so on: up to the root, or to the first that another tree has.
+    /// A directory's parent, the parent of that, and so on: up to the root, or to the first that another tree has. What the transaction `by` has locked is
+    /// shown as it is.
     Ancestors {
         ino: Ino,
+        by: TransactionId,
     },
     /// Entries behind a cookie, in the order of cookies; 0: from the first.
     Directory {
@@ -95,7 +92,11 @@ pub type Answer = Result<Found, MetaError>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Found {
     Inode(Attributes),
-    IsDecided(bool),
+    /// Those that are noted. Of those below a number none is under way, nor will one be noted.
+    Decided {
+        ids: Vec<TransactionId>,
+        over_below: TransactionNumber,
+    },
     /// Another tree has the inode.
     Elsewhere(Ino),
     Inodes(Vec<Attributes>),

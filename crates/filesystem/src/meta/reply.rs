@@ -25,6 +25,8 @@ pub enum Done {
     },
     /// A part of a transaction is prepared.
     Part(PartAnswer),
+    /// The number of the leader's reign.
+    Reign(u64),
 }
 
 /// Why a command was refused, or a question has no answer.

@@ -5,13 +5,14 @@
 //!   command ──►   which parts are needed?  ───── Prepare(part) ─────►     held ready, locked
 //!                 Decide: own part, reply, the transaction is noted
 //!                                          ───── Conclude(done) ────►     takes effect, unlocked
-//!                 Forget
+//!                 Forget; all lower ones are over    ───── Passed ────────────►     its traces go
 //! ```
 //!
 //! Invariants:
 //! - A transaction is done when its tree has noted it, by one command together with the reply. It is not before, and never will be once it was refused.
 //! - A tree that holds a part ready drops it only if the transaction's tree says that it is not noted and can't be any more.
 //! - What a part is about is locked as long as it is held ready: other commands and questions about it are refused as busy.
+//! - A tree that has heard that all transactions of another one below a number are over holds no part of them ready any more.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,10 +25,23 @@ use crate::ids::{Ino, TreeIndex};
 pub struct TransactionId {
     /// The tree that decides.
     pub tree: TreeIndex,
-    /// The term of the leader that began it.
-    pub term: u64,
-    /// Counts within the term.
+    /// Counts the leaders of the tree that began transactions, in its log.
+    pub reign: u64,
+    /// Counts within the reign.
     pub number: u64,
+}
+
+/// Reign and number of a transaction in its tree.
+pub type TransactionNumber = (u64, u64);
+
+impl TransactionId {
+    pub fn number(self) -> TransactionNumber {
+        (self.reign, self.number)
+    }
+
+    pub fn of(tree: TreeIndex, (reign, number): TransactionNumber) -> TransactionId {
+        TransactionId { tree, reign, number }
+    }
 }
 
 /// What one tree does in a transaction of another one.
@@ -43,8 +57,15 @@ pub enum Part {
     Moved { ino: Ino, parent: Ino },
     /// A name comes to mean an inode of the other tree.
     PutName { parent: Ino, name: Vec<u8>, ino: Ino, kind: Kind, how: RenameHow },
-    /// No other directory comes to another parent meanwhile, in the whole volume.
-    MoveLock,
+    /// These directories come to other parents, and no other one meanwhile in the whole volume.
+    MoveLock { moves: Vec<Move> },
+}
+
+/// A directory comes to another parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    pub directory: Ino,
+    pub to: Ino,
 }
 
 impl Part {
@@ -54,7 +75,7 @@ impl Part {
             Part::NewDirectory { tree, .. } => *tree,
             Part::GainName { ino } | Part::LoseName { ino } | Part::Moved { ino, .. } => ino.tree(),
             Part::PutName { parent, .. } => parent.tree(),
-            Part::MoveLock => Ino::ROOT.tree(),
+            Part::MoveLock { .. } => Ino::ROOT.tree(),
         }
     }
 }

@@ -1,6 +1,18 @@
 //! Trees of volumes: the placed groups that this node is a member of, and the way to the leader of each.
+//!
+//! ```text
+//!   a client's command or question ─► driving ─┬─► the tree's log
+//!                                              └─► driven: a transaction ─► siblings: orders to the leaders of other trees
+//!   settling: what leaders before, and those of other trees, have left; usage: what the other trees have
+//! ```
 
-use std::collections::BTreeSet;
+mod driven;
+mod driving;
+mod settling;
+mod siblings;
+mod usage;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,14 +27,20 @@ use subsystem::Surroundings;
 use super::leader::{Search, Told, silent_members};
 use super::leases::Heard;
 use crate::asking::Way;
-use crate::asking::tree::{self, TreeAnswer, TreeAsk, TreeStanding};
+use crate::asking::tree::{self, LeaderAsk, TreeAnswer, TreeAsk, TreeStanding};
 use crate::ids::TreeIndex;
 use crate::meta::{Command, Envelope, Machine, MetaError, MetaSession, Query, Reply, Time};
+use driven::Driven;
+use settling::HeldSince;
+pub use settling::Settler;
+use usage::Elsewhere;
 
 /// The trees that this node is a member of.
 pub struct Trees {
     around: Surroundings,
     host: Arc<Host<TreeKind>>,
+    /// Of the trees that were asked for.
+    searches: Mutex<BTreeMap<FileTreeId, Arc<Search>>>,
 }
 
 struct TreeKind {
@@ -35,6 +53,9 @@ pub struct TreeMember {
     around: Surroundings,
     /// When this node has heard of each session last.
     heard: Mutex<Heard>,
+    driven: Driven,
+    held_since: Mutex<HeldSince>,
+    elsewhere: Mutex<Elsewhere>,
 }
 
 impl Kind for TreeKind {
@@ -47,7 +68,8 @@ impl Kind for TreeKind {
     }
 
     fn begin(&self, placed: Arc<Placed<Machine>>) -> Arc<TreeMember> {
-        Arc::new(TreeMember { placed, around: self.around.clone(), heard: Mutex::default() })
+        let (heard, driven, held_since, elsewhere) = (Mutex::default(), Driven::default(), Mutex::default(), Mutex::default());
+        Arc::new(TreeMember { placed, around: self.around.clone(), heard, driven, held_since, elsewhere })
     }
 }
 
@@ -66,6 +88,11 @@ impl Member for TreeMember {
 impl TreeMember {
     pub fn id(&self) -> FileTreeId {
         FileTreeId(self.placed.key().number)
+    }
+
+    /// Its place among the trees of its volume.
+    pub fn tree(&self) -> TreeIndex {
+        self.look(Machine::tree)
     }
 
     pub fn leads(&self) -> bool {
@@ -88,7 +115,7 @@ impl TreeMember {
             TreeAsk::Command(envelope) => (envelope.session, false),
             TreeAsk::Query(Query::Orphans { session }) => (*session, false),
             TreeAsk::Query(Query::Lease { session }) => (*session, true),
-            TreeAsk::Query(_) | TreeAsk::Standing => return true,
+            TreeAsk::Query(_) | TreeAsk::Standing | TreeAsk::OfLeader(_) => return true,
         };
         self.heard().hear(session, self.around.env.now()) || !is_lease
     }
@@ -104,16 +131,27 @@ impl TreeMember {
 
     /// Has a command carried out that no client sends.
     pub async fn order(&self, session: MetaSession, command: Command) -> Result<(), String> {
-        let now = Time::of_ms(self.around.env.wall_clock_ms());
-        let envelope = Envelope { session, sequence: u64::MAX, answered_below: 0, now, locks_lost: 0, command };
-        let reply = self.propose(&envelope).await.map_err(|_| "the leader has changed".to_owned())?;
+        let reply = self.propose(&of_leader(session, self.now(), command)).await.map_err(Outcome::reason)?;
         reply.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Has a command of a leader carried out, of this tree's or of another one's; the clock is that leader's.
+    async fn lead(&self, now: Time, command: Command) -> Result<Reply, Outcome> {
+        self.propose(&of_leader(MetaSession::LEADER, now, command)).await
+    }
+
+    fn now(&self) -> Time {
+        Time::of_ms(self.around.env.wall_clock_ms())
     }
 
     /// Looks at what this node has of the tree, which may be old.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         self.placed.group().look(look)
     }
+}
+
+fn of_leader(session: MetaSession, now: Time, command: Command) -> Envelope {
+    Envelope { session, sequence: u64::MAX, answered_below: 0, now, locks_lost: 0, command }
 }
 
 /// Why this node did not answer.
@@ -124,6 +162,24 @@ pub enum Outcome {
     Again(String),
     /// It may have been done: the same command can be sent again.
     Unknown(String),
+}
+
+impl Outcome {
+    fn reason(self) -> String {
+        match self {
+            Outcome::Elsewhere(_) => "the leader has changed".to_owned(),
+            Outcome::Again(reason) | Outcome::Unknown(reason) => reason,
+        }
+    }
+
+    fn told<T>(outcome: Result<T, Outcome>) -> Told<T> {
+        match outcome {
+            Ok(answer) => Told::Answer(answer),
+            Err(Outcome::Elsewhere(address)) => Told::Elsewhere(address),
+            Err(Outcome::Again(reason)) => Told::Again(reason),
+            Err(Outcome::Unknown(reason)) => Told::Unknown(reason),
+        }
+    }
 }
 
 impl From<NotLeader> for Outcome {
@@ -155,7 +211,7 @@ impl Trees {
     pub fn new(around: &Surroundings) -> Trees {
         let kind = TreeKind { around: around.clone() };
         let host = Host::new(&around.env, around.me, around.member.clone(), around.manager.clone(), kind);
-        Trees { around: around.clone(), host: Arc::new(host) }
+        Trees { around: around.clone(), host: Arc::new(host), searches: Mutex::default() }
     }
 
     /// Takes part in the trees that the manager says, for as long as the node lives.
@@ -192,35 +248,48 @@ impl Trees {
     }
 
     /// A tree, wherever it is led.
-    pub fn way(&self, tree: FileTreeId) -> TreeWay {
-        let search = Search::new(&self.around, tree.group(), ServiceTag::FILE_TREES, tree::LIMITS);
-        TreeWay { search, host: self.host.clone() }
+    pub fn way(self: &Arc<Self>, tree: FileTreeId) -> TreeWay {
+        let search = || Arc::new(Search::new(&self.around, tree.group(), ServiceTag::FILE_TREES, tree::LIMITS));
+        let search = self.searches.lock().entry(tree).or_insert_with(search).clone();
+        TreeWay { search, trees: self.clone() }
     }
 
-    async fn answer(&self, tree: FileTreeId, asked: &TreeAsk) -> Told<TreeAnswer> {
-        let Some(member) = self.host.get(tree.0) else { return Told::Elsewhere(None) };
-        answer_here(&member, asked).await
+    /// The trees of a member's volume, by their index.
+    fn siblings(&self, member: &TreeMember) -> Vec<FileTreeId> {
+        let state = self.around.manager.snapshot();
+        state.file_tree(member.id()).map(|(volume, _)| volume.trees.clone()).unwrap_or_default()
+    }
+
+    /// None if this node is no member of the group.
+    async fn answer(self: &Arc<Self>, tree: FileTreeId, asked: &TreeAsk) -> Option<Told<TreeAnswer>> {
+        let member = self.host.get(tree.0)?;
+        if !member.hear(asked) {
+            return Some(Told::Again("the locks of the client are being taken away".to_owned()));
+        }
+        let outcome = match asked {
+            TreeAsk::Command(envelope) if envelope.is_of_leader() => Ok(TreeAnswer::Reply(Err(MetaError::Invalid))),
+            TreeAsk::Command(envelope) => driving::carry_out(self, &member, envelope).await.map(TreeAnswer::Reply),
+            TreeAsk::Query(query) => driving::answer(self, &member, query).await.map(TreeAnswer::Answer),
+            TreeAsk::Standing => {
+                let usage = member.read(|machine| machine.usage()).await;
+                usage.map(|usage| TreeAnswer::Standing(TreeStanding { leader: member.around.me, usage }))
+            }
+            TreeAsk::OfLeader(asked) => answer_leader(&member, asked).await,
+        };
+        Some(Outcome::told(outcome))
+    }
+
+    /// As [`Trees::answer`], of leaders alone. What is in the way is their affair.
+    async fn answer_leader(&self, tree: FileTreeId, asked: &LeaderAsk) -> Option<Told<TreeAnswer>> {
+        let member = self.host.get(tree.0)?;
+        Some(Outcome::told(answer_leader(&member, asked).await))
     }
 }
 
-async fn answer_here(member: &TreeMember, asked: &TreeAsk) -> Told<TreeAnswer> {
-    if !member.hear(asked) {
-        return Told::Again("the locks of the client are being taken away".to_owned());
-    }
-    let outcome = match asked {
-        TreeAsk::Command(envelope) if envelope.is_of_leader() => Ok(TreeAnswer::Reply(Err(MetaError::Invalid))),
-        TreeAsk::Command(envelope) => member.propose(envelope).await.map(TreeAnswer::Reply),
-        TreeAsk::Query(query) => member.read(|machine| machine.query(query)).await.map(TreeAnswer::Answer),
-        TreeAsk::Standing => {
-            let usage = member.read(|machine| machine.usage()).await;
-            usage.map(|usage| TreeAnswer::Standing(TreeStanding { leader: member.around.me, usage }))
-        }
-    };
-    match outcome {
-        Ok(answer) => Told::Answer(answer),
-        Err(Outcome::Elsewhere(address)) => Told::Elsewhere(address),
-        Err(Outcome::Again(reason)) => Told::Again(reason),
-        Err(Outcome::Unknown(reason)) => Told::Unknown(reason),
+async fn answer_leader(member: &TreeMember, asked: &LeaderAsk) -> Result<TreeAnswer, Outcome> {
+    match asked {
+        LeaderAsk::Order { now, command } => member.lead(*now, command.clone()).await.map(TreeAnswer::Reply),
+        LeaderAsk::Query(query) => member.read(|machine| machine.query(query)).await.map(TreeAnswer::Answer),
     }
 }
 
@@ -231,7 +300,7 @@ impl Service for TreeService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
             let (tree, asked): (u32, TreeAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
-            let told = self.0.answer(FileTreeId(tree), &asked).await;
+            let told = self.0.answer(FileTreeId(tree), &asked).await.unwrap_or(Told::Elsewhere(None));
             Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
         })
     }
@@ -239,19 +308,21 @@ impl Service for TreeService {
 
 /// The way to a tree.
 pub struct TreeWay {
-    search: Search,
-    host: Arc<Host<TreeKind>>,
+    search: Arc<Search>,
+    trees: Arc<Trees>,
+}
+
+impl TreeWay {
+    /// Asks as the leader of another tree.
+    async fn ask_leader(&self, asked: LeaderAsk, until: Instant) -> Result<TreeAnswer, String> {
+        let here = || self.trees.answer_leader(FileTreeId(self.number()), &asked);
+        self.search.ask(&TreeAsk::OfLeader(asked.clone()), Some(until), here).await
+    }
 }
 
 impl Way<TreeAsk, TreeAnswer> for TreeWay {
     async fn ask(&self, asked: TreeAsk, until: Option<Instant>) -> Result<TreeAnswer, String> {
-        let here = || async {
-            match self.host.get(self.number()) {
-                Some(member) => Some(answer_here(&member, &asked).await),
-                None => None,
-            }
-        };
-        self.search.ask(&asked, until, here).await
+        self.search.ask(&asked, until, || self.trees.answer(FileTreeId(self.number()), &asked)).await
     }
 
     fn number(&self) -> u32 {

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use super::*;
+use std::collections::BTreeSet;
+
 use crate::meta::{Kind, Machine, MetaSession, NewInode, RenameHow};
 
 const TREES: u16 = 3;
 const SESSION: MetaSession = MetaSession(7);
+const NONE: TransactionId = TransactionId { tree: TreeIndex(0), reign: 0, number: 0 };
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 struct World {
@@ -54,9 +57,16 @@ impl World {
             if let Some(earlier) = self.machine(tree).lock().earlier_reply(SESSION, *number) {
                 return Some(earlier);
             }
-            let id = TransactionId { tree, term: 1, number: *number * 10 + attempt };
+            let id = TransactionId { tree, reign: 1, number: *number * 10 + attempt };
             let here = Here { world: self, tree };
-            match futures_executor(carry_out(&here, id, &asked, TreeIndex(self.below(TREES.into()) as u16))) {
+            let new_directory = TreeIndex(self.below(TREES.into()) as u16);
+            let (ended, rest) = futures_executor(carry_out(&here, id, &asked, new_directory));
+            if futures_executor(rest.conclude(&here)) {
+                let command = Command::Forget { ids: vec![id], below: id.number() };
+                // It is forgotten later.
+                drop(futures_executor(here.order(tree, Time::default(), command)));
+            }
+            match ended {
                 Ended::Reply(reply) => return Some(reply),
                 Ended::Alone => match self.machine(tree).lock().carry_out(&asked) {
                     Err(MetaError::Busy | MetaError::Across) => {}
@@ -71,10 +81,14 @@ impl World {
 
     fn settle_all(&self) {
         for tree in (0..TREES).map(TreeIndex) {
-            let held = self.machine(tree).lock().prepared();
-            for (id, is_over) in held {
+            let prepared = self.machine(tree).lock().prepared();
+            for other in prepared.iter().map(|(id, _)| id.tree).collect::<BTreeSet<TreeIndex>>() {
+                let of_other = prepared.iter().filter(|(id, _)| id.tree == other);
+                let held = of_other.clone().filter(|(_, is_over)| !is_over).map(|(id, _)| *id).collect();
+                let first_over = of_other.clone().find(|(_, is_over)| *is_over).map(|(id, _)| *id);
+                let traces = Traces { held, first_over };
                 // Lost orders are asked again by the next round.
-                drop(futures_executor(settle(&Here { world: self, tree }, tree, id, is_over, Time::default())));
+                drop(futures_executor(settle(&Here { world: self, tree }, tree, other, traces, Time::default())));
             }
         }
     }
@@ -85,10 +99,12 @@ impl World {
         for tree in (0..TREES).map(TreeIndex) {
             let here = Here { world: self, tree };
             let decided = self.machine(tree).lock().decided();
-            for (id, others) in decided {
-                assert!(futures_executor(tell(&here, id, &others, Time::default(), true)));
-                futures_executor(forget(&here, vec![id], Time::default()));
+            for (id, others) in &decided {
+                assert!(futures_executor(tell(&here, *id, others, Time::default(), true)));
             }
+            let ids = decided.iter().map(|(id, _)| *id).collect();
+            let command = Command::Forget { ids, below: (2, 0) };
+            futures_executor(here.order(tree, Time::default(), command)).unwrap().unwrap();
         }
         self.settle_all();
         for machine in &self.machines {
@@ -112,7 +128,7 @@ impl World {
                 if entry.kind == Kind::Directory {
                     *subdirectories.entry(ino).or_default() += 1;
                     let Ok(Found::Inos(chain)) =
-                        self.machine(entry.ino.tree()).lock().query(&Query::Ancestors { ino: entry.ino })
+                        self.machine(entry.ino.tree()).lock().query(&Query::Ancestors { ino: entry.ino, by: NONE })
                     else {
                         panic!("{path}")
                     };
@@ -162,8 +178,8 @@ impl Trees for Here<'_> {
         if is_lost { Err("its answer is lost".to_owned()) } else { Ok(reply) }
     }
 
-    async fn is_decided(&self, id: TransactionId) -> Result<bool, String> {
-        Ok(self.world.machine(self.tree).lock().is_decided(id))
+    fn is_decided(&self, id: TransactionId) -> bool {
+        self.world.machine(self.tree).lock().is_decided(id)
     }
 
     async fn order(&self, tree: TreeIndex, now: Time, command: Command) -> Result<Reply, String> {

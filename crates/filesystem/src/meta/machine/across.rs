@@ -3,7 +3,7 @@
 use super::super::attributes::{Attributes, Kind, SET_GID};
 use super::super::command::{Command, NewInode, RenameHow};
 use super::super::reply::{Done, MetaError, Reply};
-use super::super::transaction::{Part, PartAnswer, Prepared, TransactionId};
+use super::super::transaction::{Move, Part, PartAnswer, Prepared, TransactionId};
 use super::names::Place;
 use super::xattrs::check_new_xattrs;
 use super::{At, Machine};
@@ -60,9 +60,20 @@ impl Machine {
                 }
                 Ok(self.elsewhere(place.ino, Part::LoseName { ino: place.ino }))
             }
-            Command::Rename { from, to, how } => Ok(self.renaming((from.0, &from.1), (to.0, &to.1), *how, prepared)?.parts),
+            Command::Rename { from, to, how } => {
+                let parts = self.renaming((from.0, &from.1), (to.0, &to.1), *how, prepared)?.parts;
+                Ok(if prepared.is_empty() && self.moves_here(&parts) { Vec::new() } else { parts })
+            }
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// Whether directories move in this tree alone, which has the lock for it: one command does it, and looks for what holds the lock.
+    fn moves_here(&self, parts: &[Part]) -> bool {
+        let [Part::MoveLock { moves }] = parts else { return false };
+        let is_below_root =
+            |by: &Move| self.directories_above(by.to, |_| false).is_ok_and(|chain| chain.last() == Some(&Ino::ROOT));
+        self.tree() == Ino::ROOT.tree() && moves.iter().all(is_below_root)
     }
 
     fn elsewhere(&self, ino: Ino, part: Part) -> Vec<Part> {
@@ -118,9 +129,12 @@ impl Machine {
                 (false, ..) => parts.extend(self.elsewhere(ino, Part::LoseName { ino })),
             }
         }
-        let moves = |kind: Kind| kind == Kind::Directory && from.0 != to.0;
-        if moves(source.kind) || is_exchange && target.is_some_and(|(_, kind)| moves(kind)) {
-            parts.push(Part::MoveLock);
+        let moved = [(Some((source.ino, source.kind)), to.0), (target.filter(|_| is_exchange), from.0)];
+        let moved = moved.into_iter().filter_map(|(found, to)| found.map(|(ino, kind)| (ino, kind, to)));
+        let directories = moved.filter(|(_, kind, _)| *kind == Kind::Directory && from.0 != to.0);
+        let moves: Vec<Move> = directories.map(|(directory, _, to)| Move { directory, to }).collect();
+        if !moves.is_empty() {
+            parts.push(Part::MoveLock { moves });
         }
         Ok(Renaming { source, target, parts })
     }

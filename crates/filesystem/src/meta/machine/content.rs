@@ -130,7 +130,7 @@ impl Machine {
             insert(&mut after.keys, *key);
         }
         let grows = after.content_bytes() > before;
-        let total = self.tables.bytes - before + after.content_bytes();
+        let total = (self.tables.bytes - before + after.content_bytes()).saturating_add(self.quota.bytes_elsewhere);
         if grows && total > most { Err(MetaError::Quota) } else { Ok(()) }
     }
 

@@ -129,7 +129,7 @@ impl Machine {
     }
 
     /// An extent belongs to one file: it goes with it.
-    fn free_inode(&mut self, ino: Ino) {
+    pub(super) fn free_inode(&mut self, ino: Ino) {
         let Some(inode) = self.tables.remove(ino) else { return };
         self.tables.bytes -= inode.content_bytes();
         self.locks.end_file(ino);

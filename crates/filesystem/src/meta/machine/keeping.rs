@@ -10,8 +10,9 @@
 //!   5       │ inode 8                 │ sessions that may have the orphan open
 //!   6       │ inode 8                 │ locks
 //!   7       │ partition 8, number 8   │ what is to be freed
-//!   8       │ tree 8, term 8, number 8│ parts that are held ready
-//!   9       │ term 8, number 8        │ trees that may not know that the transaction is done
+//!   8       │ tree 8, reign 8, number 8 │ parts that are held ready
+//!   9       │ reign 8, number 8       │ trees that may not know that the transaction is done
+//!   10      │ tree 8                  │ reign and number below which all transactions of that tree are over
 //! ```
 //!
 //! Numbers of keys are big-endian; values are postcard.
@@ -19,6 +20,7 @@
 use consensus::{MachineError, RowChange, Rows};
 use serde::{Deserialize, Serialize};
 
+use super::super::transaction::TransactionNumber;
 use super::rowmap::{decode, encode};
 use super::{Machine, Quota};
 
@@ -33,6 +35,7 @@ pub const LOCKS: u8 = 6;
 pub const FREED: u8 = 7;
 pub const PREPARED: u8 = 8;
 pub const DECIDED: u8 = 9;
+pub const PASSED: u8 = 10;
 
 /// What is one for the whole tree.
 #[derive(Serialize, Deserialize)]
@@ -41,7 +44,7 @@ struct Totals {
     next_freed: u64,
     bytes: u64,
     quota: Quota,
-    least_transaction: (u64, u64),
+    least_transaction: TransactionNumber,
 }
 
 impl Rows for Machine {
@@ -70,14 +73,14 @@ impl Rows for Machine {
                 self.tables.set_totals(totals.next_inode, totals.bytes);
                 self.freed.set_next(totals.next_freed);
                 self.quota = totals.quota;
-                self.transactions.set_least(totals.least_transaction);
+                self.transactions.raise_least(totals.least_transaction);
                 Ok(())
             }
             INODES | DENTRIES => self.tables.load(*table, key, value),
             SESSIONS | REPLIES | ORPHANS => self.sessions.load(*table, key, value),
             LOCKS => self.locks.load(key, value),
             FREED => self.freed.load(key, value),
-            PREPARED | DECIDED => self.transactions.load(*table, key, value),
+            PREPARED | DECIDED | PASSED => self.transactions.load(*table, key, value),
             other => Err(MachineError(format!("a row of a tree in table {other}"))),
         }
     }

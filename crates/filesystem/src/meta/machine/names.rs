@@ -215,8 +215,8 @@ impl Machine {
         let inode = self.inode_mut(ino)?;
         inode.lose_name(at.now);
         let attributes = inode.attributes(ino, is_shared);
-        if attributes.nlink == 0 {
-            self.sessions.orphaned(ino);
+        if attributes.nlink == 0 && !self.sessions.orphaned(ino) {
+            self.free_inode(ino);
         }
         Ok(Done::Unlinked(attributes))
     }

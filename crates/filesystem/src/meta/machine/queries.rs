@@ -7,7 +7,7 @@ use super::super::command::MetaSession;
 use super::super::limits::MAX_ANSWER;
 use super::super::query::{Answer, DirectoryEntry, Found, Query, Usage};
 use super::super::reply::{MetaError, Reply};
-use super::super::transaction::TransactionId;
+use super::super::transaction::{TransactionId, TransactionNumber};
 use super::Machine;
 use crate::ids::{ExtentId, ExtentKey, Ino, TreeIndex};
 
@@ -20,10 +20,14 @@ impl Machine {
                 self.attributes_or_place(place.ino)
             }
             Query::Inode { ino } => self.attributes(*ino).map(Found::Inode),
-            Query::Place { parent, name } => Ok(Found::Elsewhere(self.find(*parent, name)?.ino)),
-            Query::IsDecided { id } => Ok(Found::IsDecided(self.is_decided(*id))),
+            Query::Decided { ids } => {
+                let ids = ids.iter().copied().filter(|id| self.is_decided(*id)).collect();
+                Ok(Found::Decided { ids, over_below: self.transactions.over_below() })
+            }
             Query::Inodes { inos } => self.inodes(inos).map(Found::Inodes),
-            Query::Ancestors { ino } => self.ancestors(*ino).map(Found::Inos),
+            Query::Ancestors { ino, by } => {
+                self.directories_above(*ino, |ino| self.transactions.is_inode_locked_by(ino, *by)).map(Found::Inos)
+            }
             Query::Directory { ino, after, most } => self.entries(*ino, *after, *most).map(Found::Entries),
             Query::ReadLink { ino } => {
                 let inode = self.inode(*ino)?;
@@ -81,6 +85,11 @@ impl Machine {
         }
     }
 
+    /// Bytes and inodes of the volume's other trees, as far as this one was told.
+    pub fn used_elsewhere(&self) -> (u64, u64) {
+        (self.quota.bytes_elsewhere, self.quota.inodes_elsewhere)
+    }
+
     fn entries(&self, ino: Ino, after: u64, most: u32) -> Result<Vec<DirectoryEntry>, MetaError> {
         self.directory(ino)?;
         let entries = self.tables.entries(ino, after).take((most as usize).min(MAX_ANSWER));
@@ -115,11 +124,13 @@ impl Machine {
         Ok(found)
     }
 
-    fn ancestors(&self, ino: Ino) -> Result<Vec<Ino>, MetaError> {
+    /// A directory and those above it in this tree, then the first that another tree has. `may_see`: of what is locked.
+    pub(super) fn directories_above(&self, ino: Ino, may_see: impl Fn(Ino) -> bool) -> Result<Vec<Ino>, MetaError> {
         let mut chain = vec![ino];
         let mut at = ino;
         while at != Ino::ROOT && at.tree() == self.tree() {
-            at = self.directory(at)?.parent;
+            let found = if may_see(at) { self.tables.inode(at).ok_or(MetaError::Stale)? } else { self.inode(at)? };
+            at = found.parent;
             chain.push(at);
         }
         Ok(chain)
@@ -128,6 +139,11 @@ impl Machine {
     /// Transactions that this tree holds parts ready for, or has done so; whether those have taken effect.
     pub fn prepared(&self) -> Vec<(TransactionId, bool)> {
         self.transactions.prepared().collect()
+    }
+
+    /// Transactions of this tree below it that are not noted never will be.
+    pub fn least_transaction(&self) -> TransactionNumber {
+        self.transactions.least()
     }
 
     /// Transactions of this tree that are done, with the trees that may not know it.

@@ -4,6 +4,7 @@ use consensus::{Keeping, LogIndex, MachineError, StateMachine};
 
 use super::super::command::{Command, Envelope};
 use super::super::reply::Reply;
+use super::super::transaction::Part;
 use super::Machine;
 
 impl StateMachine for Machine {
@@ -19,15 +20,7 @@ impl StateMachine for Machine {
     }
 
     fn is_growth(command: &Envelope) -> bool {
-        matches!(
-            command.command,
-            Command::Make { .. }
-                | Command::MakeUnnamed { .. }
-                | Command::Link { .. }
-                | Command::SetXattr { .. }
-                | Command::Commit { .. }
-                | Command::Prepare { .. }
-        )
+        is_growth(&command.command)
     }
 
     fn apply(&mut self, _: LogIndex, command: Envelope) -> Result<Reply, MachineError> {
@@ -36,5 +29,18 @@ impl StateMachine for Machine {
 
     fn keeping(&mut self) -> Keeping<'_> {
         Keeping::Rows(self)
+    }
+}
+
+fn is_growth(command: &Command) -> bool {
+    match command {
+        Command::Make { .. }
+        | Command::MakeUnnamed { .. }
+        | Command::Link { .. }
+        | Command::SetXattr { .. }
+        | Command::Commit { .. } => true,
+        Command::Prepare { part, .. } => matches!(part, Part::NewDirectory { .. } | Part::PutName { .. }),
+        Command::Decide { command, .. } => is_growth(command),
+        _ => false,
     }
 }

@@ -145,10 +145,14 @@ impl Sessions {
         }
     }
 
-    /// An inode has lost its last name: any session may have it open.
-    pub fn orphaned(&mut self, ino: Ino) {
-        let openers = self.live().collect();
-        self.orphans.insert(ino, openers);
+    /// An inode has lost its last name: any session may have it open. False if there is none: another tree's transaction may outlive the session that asked for it.
+    pub fn orphaned(&mut self, ino: Ino) -> bool {
+        let openers: BTreeSet<MetaSession> = self.live().collect();
+        let may_be_open = !openers.is_empty();
+        if may_be_open {
+            self.orphans.insert(ino, openers);
+        }
+        may_be_open
     }
 
     /// An inode without a name was made, and one session has it open.

@@ -9,26 +9,25 @@ use super::super::attributes::{Kind, Time};
 use super::super::command::{MetaSession, RenameHow};
 use super::super::limits::MAX_LINKS;
 use super::super::reply::{Done, MetaError, Reply};
-use super::super::transaction::{Part, PartAnswer, Prepared, TransactionId};
+use super::super::transaction::{Part, PartAnswer, Prepared, TransactionId, TransactionNumber};
 use super::inode::Inode;
-use super::keeping::{DECIDED, PREPARED};
+use super::keeping::{DECIDED, PASSED, PREPARED};
 use super::names::check_name;
 use super::rowmap::RowMap;
 use super::tables::{Cookie, first_cookie};
 use super::{At, Machine};
 use crate::ids::{Ino, TreeIndex};
 
-/// Term and number.
-type Number = (u64, u64);
-
 #[derive(Clone, Debug, Default)]
 pub struct Transactions {
     /// By the tree that decides, and its number there.
-    prepared: RowMap<PREPARED, (u64, Number), Held>,
+    prepared: RowMap<PREPARED, (u64, TransactionNumber), Held>,
+    /// By tree: all of its transactions with lower numbers are over.
+    passed: RowMap<PASSED, u64, TransactionNumber>,
     /// Those of this tree that are done, with the trees that may not know it.
-    decided: RowMap<DECIDED, Number, Vec<TreeIndex>>,
+    decided: RowMap<DECIDED, TransactionNumber, Vec<TreeIndex>>,
     /// Transactions of this tree with lower numbers that are not noted never will be.
-    least: Number,
+    least: TransactionNumber,
     locks: Locks,
 }
 
@@ -37,7 +36,7 @@ pub struct Transactions {
 struct Held {
     now: Time,
     parts: Vec<Prepared>,
-    /// It has taken effect. That is known until the transaction's tree has forgotten it: a copy of a part that comes late must not be held again.
+    /// It has taken effect. That is known until all up to it are over: a copy of a part that comes late must not be held again.
     is_over: bool,
 }
 
@@ -62,7 +61,7 @@ fn locked(prepared: &Prepared) -> Locked {
         (Part::GainName { ino } | Part::LoseName { ino } | Part::Moved { ino, .. }, _) => Locked::Inode(*ino),
         (Part::PutName { parent, name, .. }, _) => Locked::Name(*parent, first_cookie(name)),
         (Part::NewDirectory { .. }, PartAnswer::Inode(made)) => Locked::Inode(made.ino),
-        (Part::NewDirectory { .. } | Part::MoveLock, _) => Locked::Moves,
+        (Part::NewDirectory { .. } | Part::MoveLock { .. }, _) => Locked::Moves,
     }
 }
 
@@ -84,17 +83,21 @@ impl Locks {
     }
 }
 
-fn key_of(id: TransactionId) -> (u64, Number) {
-    (id.tree.0.into(), number_of(id))
+fn key_of(id: TransactionId) -> (u64, TransactionNumber) {
+    (id.tree.0.into(), id.number())
 }
 
-fn number_of(id: TransactionId) -> Number {
-    (id.term, id.number)
+fn id_of((tree, number): (u64, TransactionNumber)) -> TransactionId {
+    TransactionId::of(TreeIndex(tree as u16), number)
 }
 
 impl Transactions {
     pub fn is_inode_locked(&self, ino: Ino) -> bool {
         !self.locks.inodes.is_empty() && self.locks.inodes.contains_key(&ino)
+    }
+
+    pub fn is_inode_locked_by(&self, ino: Ino, id: TransactionId) -> bool {
+        self.locks.inodes.get(&ino) == Some(&id)
     }
 
     pub fn is_name_locked(&self, parent: Ino, name: &[u8]) -> bool {
@@ -113,47 +116,68 @@ impl Transactions {
 
     /// Transactions that this tree holds parts ready for, or has done so; whether those have taken effect.
     pub fn prepared(&self) -> impl Iterator<Item = (TransactionId, bool)> {
-        let id = |(tree, (term, number)): (u64, Number)| TransactionId { tree: TreeIndex(tree as u16), term, number };
-        self.prepared.iter().map(move |(key, held)| (id(key), held.is_over))
+        self.prepared.iter().map(|(key, held)| (id_of(key), held.is_over))
     }
 
+    /// A part of it comes late, and must not be held.
     fn is_over(&self, id: TransactionId) -> bool {
-        self.prepared.get(&key_of(id)).is_some_and(|held| held.is_over)
+        let has_passed = self.passed.get(&id.tree.0.into()).is_some_and(|below| id.number() < *below);
+        has_passed || self.prepared.get(&key_of(id)).is_some_and(|held| held.is_over)
+    }
+
+    /// All transactions of a tree below a number are over; those of them that parts were held ready for.
+    fn pass(&mut self, tree: TreeIndex, below: TransactionNumber) -> Vec<TransactionId> {
+        let tree = u64::from(tree.0);
+        if self.passed.get(&tree).is_some_and(|known| *known >= below) {
+            return Vec::new();
+        }
+        self.passed.insert(tree, below);
+        self.prepared.range((tree, (0, 0))..(tree, below)).map(|(key, _)| id_of(key)).collect()
     }
 
     /// Those of `tree`, this one, that are done, with the trees that may not know it.
     pub fn decided(&self, tree: TreeIndex) -> impl Iterator<Item = (TransactionId, &[TreeIndex])> {
-        let id = move |(term, number)| TransactionId { tree, term, number };
-        self.decided.iter().map(move |(number, trees)| (id(number), &trees[..]))
+        self.decided.iter().map(move |(number, trees)| (TransactionId::of(tree, number), &trees[..]))
     }
 
     pub fn is_decided(&self, id: TransactionId) -> bool {
-        self.decided.get(&number_of(id)).is_some()
+        self.decided.get(&id.number()).is_some()
     }
 
     /// Whether it can still be noted.
     pub fn may_decide(&self, id: TransactionId) -> bool {
-        number_of(id) >= self.least
+        id.number() >= self.least
     }
 
     pub fn note(&mut self, id: TransactionId, trees: Vec<TreeIndex>) {
-        self.decided.insert(number_of(id), trees);
+        self.decided.insert(id.number(), trees);
     }
 
     pub fn refuse(&mut self, id: TransactionId) {
-        self.least = self.least.max((id.term, id.number + 1));
+        self.raise_least((id.reign, id.number + 1));
     }
 
     pub fn forget(&mut self, id: TransactionId) {
-        self.decided.remove(&number_of(id));
+        self.decided.remove(&id.number());
     }
 
-    pub fn least(&self) -> (u64, u64) {
+    /// The next reign: transactions of earlier ones are not noted any more.
+    pub fn begin_reign(&mut self) -> u64 {
+        self.least = (self.least.0 + 1, 0);
+        self.least.0
+    }
+
+    pub fn least(&self) -> TransactionNumber {
         self.least
     }
 
-    pub fn set_least(&mut self, least: (u64, u64)) {
-        self.least = least;
+    pub fn raise_least(&mut self, least: TransactionNumber) {
+        self.least = self.least.max(least);
+    }
+
+    /// All with lower numbers are over: none is noted, nor will one be.
+    pub fn over_below(&self) -> TransactionNumber {
+        self.decided.iter().next().map_or(self.least, |(first, _)| first.min(self.least))
     }
 
     fn found(&self, id: TransactionId, part: &Part) -> Option<PartAnswer> {
@@ -170,33 +194,43 @@ impl Transactions {
     }
 
     fn release(&mut self, id: TransactionId, is_done: bool) -> Held {
-        let Some(held) = self.prepared.remove(&key_of(id)) else { return Held::default() };
+        let key = key_of(id);
+        let Some(held) = self.prepared.get(&key).filter(|held| !held.is_over).cloned() else { return Held::default() };
+        self.prepared.remove(&key);
         if is_done {
-            self.prepared.insert(key_of(id), Held { is_over: true, ..Held::default() });
+            self.prepared.insert(key, Held { is_over: true, ..Held::default() });
         }
         held.parts.iter().for_each(|prepared| self.locks.take(prepared));
         held
+    }
+
+    fn lose_trace(&mut self, id: TransactionId) {
+        self.prepared.remove(&key_of(id));
     }
 
     #[cfg(test)]
     pub fn touch(&mut self) {
         self.prepared.touch();
         self.decided.touch();
+        self.passed.touch();
     }
 
     pub fn take_changes(&mut self, rows: &mut Vec<RowChange>) {
         self.prepared.take_changes(rows);
         self.decided.take_changes(rows);
+        self.passed.take_changes(rows);
     }
 
     pub fn load(&mut self, table: u8, key: &[u8], value: &[u8]) -> Result<(), MachineError> {
-        if table == DECIDED {
-            return self.decided.load(key, value).map(drop);
+        match table {
+            DECIDED => self.decided.load(key, value).map(drop),
+            PASSED => self.passed.load(key, value).map(drop),
+            _ => {
+                let (key, held) = self.prepared.load(key, value)?;
+                held.parts.iter().for_each(|prepared| self.locks.put(id_of(key), prepared));
+                Ok(())
+            }
         }
-        let ((tree, (term, number)), held) = self.prepared.load(key, value)?;
-        let id = TransactionId { tree: TreeIndex(tree as u16), term, number };
-        held.parts.iter().for_each(|prepared| self.locks.put(id, prepared));
-        Ok(())
     }
 }
 
@@ -207,7 +241,7 @@ impl Machine {
             return Ok(Done::Part(answer));
         }
         if self.transactions.is_over(id) {
-            return Err(MetaError::Stale);
+            return Err(MetaError::Busy);
         }
         let answer = match part {
             Part::NewDirectory { parent, new, .. } => self.prepare_directory(at, *parent, new)?,
@@ -225,8 +259,8 @@ impl Machine {
                 PartAnswer::Ready
             }
             Part::PutName { parent, name, ino, how, .. } => self.prepare_name(*parent, name, *ino, *how)?,
-            Part::MoveLock if self.transactions.are_moves_locked() => return Err(MetaError::Busy),
-            Part::MoveLock => PartAnswer::Ready,
+            Part::MoveLock { .. } if self.transactions.are_moves_locked() => return Err(MetaError::Busy),
+            Part::MoveLock { .. } => PartAnswer::Ready,
         };
         self.transactions.hold(id, at.now, Prepared { part: part.clone(), answer });
         Ok(Done::Part(answer))
@@ -289,6 +323,14 @@ impl Machine {
                 (false, Part::GainName { ino }, _) => self.not_open(ino, MetaSession::LEADER),
                 _ => {}
             }
+        }
+    }
+
+    /// What is held for transactions of a tree that are over is dropped: had one been done, this tree would have been told before.
+    pub(super) fn passed(&mut self, at: At, tree: TreeIndex, below: TransactionNumber) {
+        for id in self.transactions.pass(tree, below) {
+            self.conclude(at, id, false);
+            self.transactions.lose_trace(id);
         }
     }
 
