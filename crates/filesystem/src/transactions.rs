@@ -192,14 +192,16 @@ pub struct Traces {
     pub held: Vec<TransactionId>,
     /// The first of those that have taken effect.
     pub first_over: Option<TransactionId>,
+    /// The last one that is known for long, of both kinds.
+    pub last_old: Option<TransactionId>,
 }
 
 /// Asks a tree how its transactions ended, and has them end here, too.
 pub async fn settle<T: Trees>(trees: &T, here: TreeIndex, tree: TreeIndex, traces: Traces, now: Time) -> Result<(), String> {
     let order = async |tree, command| trees.order(tree, now, command).await?.map_err(|error| error.to_string());
-    if let Some(last) = traces.held.iter().max() {
+    if let Some(id) = traces.last_old {
         // From here on the answer does not change, but for being forgotten when this tree has said that it knows.
-        order(tree, Command::Refuse { id: *last }).await?;
+        order(tree, Command::Refuse { id }).await?;
     }
     let (done, over_below) = match trees.query(tree, Query::Decided { ids: traces.held.clone() }).await? {
         Ok(Found::Decided { ids, over_below }) => (ids, over_below),

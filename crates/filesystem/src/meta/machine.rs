@@ -173,7 +173,10 @@ impl Machine {
             Command::Prepare { id, part } => self.prepare(at, *id, part),
             Command::Decide { id, command, prepared } => self.decide(at, *id, command, prepared),
             Command::Remember { reply } => *reply,
-            Command::Refuse { id } => self.refuse(*id),
+            Command::Refuse { id } => {
+                self.transactions.refuse(*id);
+                Ok(Done::Done)
+            }
             Command::Conclude { id, is_done } => {
                 self.conclude(at, *id, *is_done);
                 Ok(Done::Done)

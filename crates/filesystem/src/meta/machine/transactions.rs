@@ -370,12 +370,4 @@ impl Machine {
         debug_assert!(how != RenameHow::Exchange || target.is_some());
         self.touch_parent(at, parent, count(by.1) - lost);
     }
-
-    /// The outcome of a transaction of this tree: noted, or refused for ever.
-    pub(super) fn refuse(&mut self, id: TransactionId) -> Reply {
-        if !self.transactions.is_decided(id) {
-            self.transactions.refuse(id);
-        }
-        Ok(Done::Done)
-    }
 }

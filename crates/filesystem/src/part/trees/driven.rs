@@ -1,16 +1,16 @@
 //! Transactions that this node drives for a tree, while it leads the tree: their numbers, and what became of them.
 //!
-//! Numbers begin with a reign, which the tree counts in its log: a node that is restarted may lead in the same term again, and must not use a number twice.
+//! Numbers begin with a reign, which the tree counts in its log: a node that is restarted may lead in the same term again, and must not use a number twice. A reign
+//! ends when the tree has given another one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use consensus::Term;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Outcome, TreeMember};
-use crate::meta::{Command, Done, TransactionId, TransactionNumber};
+use crate::meta::{Command, Done, Machine, TransactionId, TransactionNumber};
 
 /// Transactions of one tree that are driven at once. Further ones wait.
 const MAX_DRIVEN: usize = 256;
@@ -32,8 +32,6 @@ struct State {
 }
 
 struct Reign {
-    /// Of the group, in which the tree was asked.
-    term: Term,
     number: u64,
     /// The first number of a transaction that was not used.
     next: u64,
@@ -80,8 +78,9 @@ impl Drop for Driving {
 
 impl Driven {
     fn next(&self, member: &TreeMember) -> Option<TransactionId> {
+        let (current, _) = member.look(Machine::least_transaction);
         let mut state = self.state.lock();
-        let reign = state.reign.as_mut().filter(|reign| reign.term == member.term())?;
+        let reign = state.reign.as_mut().filter(|reign| reign.number == current)?;
         let id = TransactionId { tree: member.tree(), reign: reign.number, number: reign.next };
         reign.next += 1;
         state.under_way.insert(id);
@@ -113,10 +112,9 @@ pub async fn begin(member: &Arc<TreeMember>) -> Result<Driving, Outcome> {
     if let Some(id) = driven.next(member) {
         return Ok(driving(id));
     }
-    let term = member.term();
     let Ok(Done::Reign(number)) = member.lead(member.now(), Command::Reign).await? else {
         return Err(Outcome::Again("the tree has given no reign".to_owned()));
     };
-    driven.state.lock().reign = Some(Reign { term, number, next: 0 });
+    driven.state.lock().reign = Some(Reign { number, next: 0 });
     driven.next(member).map(driving).ok_or_else(|| Outcome::Again("the leader has changed".to_owned()))
 }

@@ -5,7 +5,7 @@
 //!   noted, and driven by no task here ─► the others are told ─┐
 //!   driven here, and all others know ─────────────────────────┴─► forgotten, some at once
 //!   held ready for 5 s ─► its tree is asked ─► takes effect, or is dropped
-//!   taken effect ───────► its tree is asked, for all of its transactions at once ─► traces go
+//!   taken effect ───────► its tree is asked below which number all are over ─► traces go
 //! ```
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Transactions whose trees are told at once.
 const TOLD_AT_ONCE: usize = 32;
 
-/// When this node has first seen what its tree holds ready.
+/// When this node has first seen what its tree has of transactions.
 pub type HeldSince = BTreeMap<TransactionId, Instant>;
 
 /// The work for all trees that this node leads.
@@ -122,17 +122,20 @@ fn traces(member: &TreeMember) -> BTreeMap<TreeIndex, Traces> {
     let mut held = HeldSince::new();
     let mut traces: BTreeMap<TreeIndex, Traces> = BTreeMap::new();
     for (id, is_over) in prepared {
-        if is_over {
-            traces.entry(id.tree).or_default().first_over.get_or_insert(id);
+        let seen = *held.entry(id).or_insert(since.get(&id).copied().unwrap_or(now));
+        let is_old = now.saturating_duration_since(seen) >= PATIENCE;
+        if !is_old && !is_over {
             continue;
         }
-        let seen = *held.entry(id).or_insert(since.get(&id).copied().unwrap_or(now));
-        if now.saturating_duration_since(seen) >= PATIENCE {
+        let of_tree = traces.entry(id.tree).or_default();
+        if is_over {
+            of_tree.first_over.get_or_insert(id);
+        } else if of_tree.held.len() < MAX_ANSWER {
             env::mark("files: a part of a transaction held for long");
-            let of_tree = &mut traces.entry(id.tree).or_default().held;
-            if of_tree.len() < MAX_ANSWER {
-                of_tree.push(id);
-            }
+            of_tree.held.push(id);
+        }
+        if is_old {
+            of_tree.last_old = of_tree.last_old.max(Some(id));
         }
     }
     *since = held;
