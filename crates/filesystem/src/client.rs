@@ -1,4 +1,4 @@
-//! The client: what a mount asks, made into commands of meta partitions and requests of data partitions.
+//! The client: what a mount asks, made into commands of meta partitions (the trees of the volume) and requests of data partitions.
 //!
 //! ```text
 //!   names, attributes ──► command (session, sequence) ──► meta partition
@@ -19,6 +19,7 @@ mod calls;
 mod commands;
 mod content;
 mod directories;
+mod elsewhere;
 mod error;
 mod extended;
 mod files;
@@ -28,6 +29,8 @@ mod orphans;
 mod pieces;
 mod plan;
 mod record;
+mod routes;
+mod sessions;
 mod space;
 mod times;
 mod tries;
@@ -83,7 +86,7 @@ pub struct Client {
 impl Client {
     /// Begins a session at a volume's partitions, which ends with this process.
     pub async fn connect(meta: Arc<dyn MetaTrees>, data: Arc<dyn DataPartition>, env: Env) -> Result<Arc<Client>, ClientError> {
-        Client::begin(Commands::open(meta, env, None).await?, data).await
+        Ok(Client::with(Commands::open(meta, env, None).await?, data, Files::default(), Locks::default()))
     }
 
     /// As [`Client::connect`], with a record in an empty file, from which another process can go on.
@@ -93,14 +96,7 @@ impl Client {
         env: Env,
         record: File,
     ) -> Result<Arc<Client>, ClientError> {
-        Client::begin(Commands::open(meta, env, Some(record)).await?, data).await
-    }
-
-    async fn begin(commands: Commands, data: Arc<dyn DataPartition>) -> Result<Arc<Client>, ClientError> {
-        if commands.inode(Ino::ROOT).await?.is_shared {
-            commands.env().sleep(OTHERS_LEARN).await;
-        }
-        Ok(Client::with(commands, data, Files::default(), Locks::default()))
+        Ok(Client::with(Commands::open(meta, env, Some(record)).await?, data, Files::default(), Locks::default()))
     }
 
     /// Goes on with the session of a process that has ended. [`Client::ask_kernel`] comes before the first call.
@@ -111,7 +107,8 @@ impl Client {
         record: File,
     ) -> Result<Arc<Client>, RecordError> {
         let (commands, generation) = Commands::resume(meta, env, record)?;
-        Ok(Client::with(commands, data, Files::taken_over(generation), Locks::taken_over()))
+        let locks = Locks::taken_over(commands.trees());
+        Ok(Client::with(commands, data, Files::taken_over(generation), locks))
     }
 
     fn with(commands: Commands, data: Arc<dyn DataPartition>, files: Files, locks: Locks) -> Arc<Client> {
@@ -144,7 +141,7 @@ impl Client {
         self.commands.answered(call);
     }
 
-    /// Whether the tree has ended the session: every change fails from then on.
+    /// Whether a tree has ended the session: every change fails from then on.
     pub fn has_ended(&self) -> bool {
         self.commands.has_ended()
     }

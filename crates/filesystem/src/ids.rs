@@ -24,9 +24,14 @@ impl Ino {
 pub struct TreeIndex(pub u16);
 
 impl TreeIndex {
+    /// A number of the tree that no inode has.
+    pub fn no_ino(self) -> Ino {
+        Ino(u64::from(self.0) << BITS_IN_TREE)
+    }
+
     /// The first number that the tree gives to an inode: 0 is none, and 1 is the root's in tree 0.
     pub fn first_ino(self) -> Ino {
-        Ino(u64::from(self.0) << BITS_IN_TREE | 2)
+        Ino(self.no_ino().0 | 2)
     }
 }
 

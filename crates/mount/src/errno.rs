@@ -50,6 +50,10 @@ fn of_meta(error: MetaError) -> Errno {
         | MetaError::Changed
         | MetaError::NoSession
         | MetaError::TooManySessions
-        | MetaError::TooManyCommands => Errno::IO,
+        | MetaError::TooManyCommands
+        // Leaders keep these to themselves.
+        | MetaError::Busy
+        | MetaError::Across
+        | MetaError::SameInode => Errno::IO,
     }
 }

@@ -37,7 +37,7 @@ pub async fn plus(
     caches: &Caches,
 ) -> Result<PlusListing, ClientError> {
     let mut listing = PlusListing::new(request);
-    let page = client.readdir(ino(request.node), request.cookie, names_at_once(request, PLUS_ENTRY_BYTES)).await?;
+    let page = client.readdir_plus(ino(request.node), request.cookie, names_at_once(request, PLUS_ENTRY_BYTES)).await?;
     for entry in &page {
         if let Some(attributes) = &entry.attributes {
             caches.renew(client, attributes).await;

@@ -1,8 +1,10 @@
 //! Attributes of inodes, and of the volume.
 
+use futures_util::future::try_join_all;
+
 use super::acl::{ACCESS, Acl};
 use super::{Client, ClientError, Old, Owner};
-use crate::ids::Ino;
+use crate::ids::{Ino, TreeIndex};
 use crate::meta::{
     AttributeChange, Attributes, Command, Found, GROUP_EXECUTES, Kind, MODE_BITS, MetaError, Query, SET_GID, SET_UID, Usage,
     XattrHow,
@@ -69,7 +71,7 @@ impl Client {
             let done = self.set_attributes(ino, change).await;
             match &done {
                 Ok(attributes) => state.changed_here(attributes),
-                Err(ClientError::Meta(MetaError::LocksLost)) => self.learn_of_loss().await,
+                Err(ClientError::Meta(MetaError::LocksLost)) => self.learn_of_loss(ino).await,
                 Err(_) => {}
             }
             return done;
@@ -110,11 +112,13 @@ impl Client {
     }
 
     pub async fn statfs(&self) -> Result<VolumeState, ClientError> {
-        let usage = match self.commands.ask(Query::Usage).await? {
-            Found::Usage(usage) => usage,
-            other => return Err(ClientError::unexpected(&other)),
+        let trees = (0..self.commands.count().max(self.commands.opened())).map(TreeIndex);
+        let usage = async |tree| match self.commands.ask_at(tree, Query::Usage).await? {
+            Found::Usage(usage) => Ok(usage),
+            other => Err(ClientError::unexpected(&other)),
         };
-        Ok(self.state_of(&usage))
+        let usages = try_join_all(trees.map(usage)).await?;
+        Ok(self.state_of(&Usage::total(&usages)))
     }
 
     /// A quota hides what the volume may not use of its device.

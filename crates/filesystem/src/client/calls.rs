@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use super::ClientError;
 use super::record::{Header, MAX_SLOTS, MAX_STEPS, Record, RecordError, Recorded, Step, Steps};
+use crate::ids::TreeIndex;
 use crate::meta::{Command, MetaError};
 
 /// A call of which so many later commands were sent is held no more: meta partitions remember a bounded number of replies.
@@ -127,8 +128,8 @@ struct Table {
     last: u64,
     /// The last sequence when this process began.
     began_at: u64,
-    /// How often the session has lost its locks. The header's count may stay behind.
-    locks_lost: u64,
+    /// How often the session has lost its locks at each tree. The header's counts may stay behind.
+    locks_lost: Vec<u64>,
     under_way: BTreeSet<u64>,
     held: BTreeMap<u64, CallId>,
     calls: HashMap<CallId, Kept>,
@@ -162,7 +163,7 @@ impl Calls {
 
     /// Of a new session.
     pub fn begin(file: std::fs::File, session: u64) -> Result<Calls, ClientError> {
-        let header = Header { session, generation: 1, reserved_below: RESERVED, locks_lost: 0 };
+        let header = Header { session, generation: 1, reserved_below: RESERVED, locks_lost: Vec::new() };
         let record = Record::begin(file, &header).map_err(unrecordable)?;
         let table = Table { header, ..Table::default() };
         Ok(Calls { record: Some(record), table: Mutex::new(table), kept: AtomicUsize::new(0) })
@@ -178,8 +179,8 @@ impl Calls {
             ..before
         };
         record.write_header(&header)?;
-        table.header = header;
-        table.locks_lost = header.locks_lost;
+        table.header = header.clone();
+        table.locks_lost.clone_from(&header.locks_lost);
         for Recorded { slot, call, steps } in recorded {
             let call = CallId(call);
             table.held.extend(steps.iter().map(|step| (step.sequence, call)));
@@ -239,24 +240,39 @@ impl Calls {
         Ok(())
     }
 
-    /// How often the tree has taken the session's locks, as far as is known.
-    pub fn locks_lost(&self) -> u64 {
-        self.table.lock().locks_lost
+    /// At how many trees the session was begun.
+    pub fn trees(&self) -> u16 {
+        self.table.lock().locks_lost.len() as u16
+    }
+
+    /// The session was begun at so many trees, more than before.
+    pub fn note_trees(&self, count: u16) -> Result<(), ClientError> {
+        let mut table = self.table.lock();
+        table.locks_lost.resize(count.into(), 0);
+        table.header.locks_lost.resize(count.into(), 0);
+        self.record.as_ref().map_or(Ok(()), |record| record.write_header(&table.header)).map_err(unrecordable)
+    }
+
+    /// How often a tree has taken the session's locks, as far as is known.
+    pub fn locks_lost(&self, tree: TreeIndex) -> u64 {
+        self.table.lock().locks_lost.get(usize::from(tree.0)).copied().unwrap_or_default()
     }
 
     /// Whether the tree has taken them once more. Where some were held, the record does not say so: which they were is known to this process alone, and the
     /// next one can't go on with the session.
-    pub fn hear_of_locks(&self, locks_lost: u64, some_were_held: bool) -> bool {
-        let mut table = self.table.lock();
-        if locks_lost <= table.locks_lost {
+    pub fn hear_of_locks(&self, tree: TreeIndex, locks_lost: u64, some_were_held: bool) -> bool {
+        let (mut table, at) = (self.table.lock(), usize::from(tree.0));
+        let Table { header, locks_lost: known, .. } = &mut *table;
+        let (Some(noted), Some(known)) = (header.locks_lost.get_mut(at), known.get_mut(at)) else { return false };
+        if locks_lost <= *known {
             return false;
         }
-        let is_behind = table.header.locks_lost < table.locks_lost;
-        table.locks_lost = locks_lost;
+        let is_behind = *noted < *known;
+        *known = locks_lost;
         if some_were_held || is_behind {
             return true;
         }
-        table.header.locks_lost = locks_lost;
+        *noted = locks_lost;
         if let Some(Err(error)) = self.record.as_ref().map(|record| record.write_header(&table.header)) {
             tracing::warn!(%error, "the record of a mount does not say that its locks were taken");
         }

@@ -1,4 +1,4 @@
-//! Commands and questions on their way to the meta partition.
+//! Commands and questions on their way to the trees of the volume.
 //!
 //! | what | limit | beyond it |
 //! |---|---|---|
@@ -7,14 +7,15 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use env::Env;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::ClientError;
 use super::calls::{CallId, Calls, kind_of, step_of};
 use super::record::RecordError;
+use super::routes::{tree_asked, tree_of};
 use crate::ids::{Ino, TreeIndex};
 use crate::meta::{Attributes, Command, Done, Envelope, Found, MetaError, MetaSession, MetaTrees, Query, Time};
 
@@ -24,7 +25,7 @@ pub const MAX_COMMANDS: usize = 1024;
 /// How often a command is sent, with the same sequence, when nothing answers. The way to the partition looks for its leader by itself.
 pub const MAX_SENDINGS: u32 = 2;
 
-/// A session at one meta partition.
+/// A session at the trees of a volume.
 pub struct Commands {
     meta: Arc<dyn MetaTrees>,
     env: Env,
@@ -32,6 +33,10 @@ pub struct Commands {
     permits: Semaphore,
     calls: Calls,
     has_ended: AtomicBool,
+    /// At how many trees the session was begun.
+    opened: AtomicU16,
+    /// Held while it is begun at further ones.
+    pub(super) opening: Mutex<()>,
 }
 
 impl Commands {
@@ -43,27 +48,41 @@ impl Commands {
             None => Calls::unrecorded(),
         };
         let commands = Commands::with(meta, env, session, calls);
-        commands.send(Command::OpenSession).await?;
+        commands.open_all().await?;
         Ok(commands)
     }
 
-    /// Goes on with the session of an earlier process, and says how many processes had it. Nothing is asked of the partition: it may not answer yet.
+    /// Goes on with the session of an earlier process, and says how many processes had it. Nothing is asked of the trees: they may not answer yet.
     pub fn resume(meta: Arc<dyn MetaTrees>, env: Env, record: File) -> Result<(Self, u64), RecordError> {
         let (calls, header) = Calls::resume(record)?;
         Ok((Commands::with(meta, env, MetaSession(header.session), calls), header.generation))
     }
 
     fn with(meta: Arc<dyn MetaTrees>, env: Env, session: MetaSession, calls: Calls) -> Self {
-        let permits = Semaphore::new(MAX_COMMANDS);
-        Commands { meta, env, session, permits, calls, has_ended: AtomicBool::new(false) }
+        let (permits, opened) = (Semaphore::new(MAX_COMMANDS), AtomicU16::new(calls.trees()));
+        Commands { meta, env, session, permits, calls, has_ended: AtomicBool::new(false), opened, opening: Mutex::default() }
     }
 
-    /// Closing again has no effect.
-    pub async fn close(&self) -> Result<(), ClientError> {
-        match self.send(Command::CloseSession).await {
-            Ok(_) | Err(ClientError::Meta(MetaError::NoSession)) => Ok(()),
-            Err(error) => Err(error),
-        }
+    /// How many trees the volume has, as far as is known here.
+    pub fn count(&self) -> u16 {
+        self.meta.count()
+    }
+
+    /// At how many trees the session was begun.
+    pub fn opened(&self) -> u16 {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    /// The trees at which it was begun.
+    pub fn trees(&self) -> impl Iterator<Item = TreeIndex> + use<> {
+        (0..self.opened()).map(TreeIndex)
+    }
+
+    /// The session was begun at so many trees.
+    pub(super) fn note_opened(&self, count: u16) -> Result<(), ClientError> {
+        self.calls.note_trees(count)?;
+        self.opened.store(count, Ordering::Release);
+        Ok(())
     }
 
     pub fn env(&self) -> &Env {
@@ -74,14 +93,14 @@ impl Commands {
         self.session
     }
 
-    /// How often the tree has taken the session's locks, as far as is known.
-    pub fn locks_lost(&self) -> u64 {
-        self.calls.locks_lost()
+    /// How often a tree has taken the session's locks, as far as is known.
+    pub fn locks_lost(&self, tree: TreeIndex) -> u64 {
+        self.calls.locks_lost(tree)
     }
 
     /// Whether the tree has taken them once more.
-    pub fn hear_of_locks(&self, locks_lost: u64, some_were_held: bool) -> bool {
-        self.calls.hear_of_locks(locks_lost, some_were_held)
+    pub fn hear_of_locks(&self, tree: TreeIndex, locks_lost: u64, some_were_held: bool) -> bool {
+        self.calls.hear_of_locks(tree, locks_lost, some_were_held)
     }
 
     /// The record of the session, for the process that keeps it.
@@ -94,7 +113,7 @@ impl Commands {
         self.calls.answered(call);
     }
 
-    /// Whether the session can't go on: the partition has said that it is not open, or has taken locks of which this process knows too little.
+    /// Whether the session can't go on: a tree has said that it is not open, or has taken locks of which this process knows too little.
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
@@ -106,8 +125,10 @@ impl Commands {
     /// Has a command carried out once, however often it is sent, and in however many processes the call at hand is carried out.
     pub async fn send(&self, command: Command) -> Result<Done, ClientError> {
         let _permit = self.permits.acquire().await.map_err(|_| MetaError::NoSession)?;
+        let tree = tree_of(&command);
+        self.reach(tree).await?;
         let sequence = self.calls.sequence(step_of(&command))?;
-        self.send_as(sequence.number, command).await
+        self.send_as(tree, sequence.number, command).await
     }
 
     /// Whether an earlier process has sent commands of the call at hand.
@@ -115,13 +136,14 @@ impl Commands {
         self.calls.is_again()
     }
 
-    /// What an earlier process got for the last command of the call at hand that is of the kind of `like`, if that was carried out. Where it was not, it never
+    /// What an earlier process got for the last command of the call at hand that is of the kind of `like` and about the same inode, if that was carried out. Where it was not, it never
     /// will be, and the next one of its kind is a new command.
     pub async fn earlier_reply(&self, like: &Command) -> Result<Option<Done>, ClientError> {
         let kind = kind_of(like);
         let Some(sequence) = self.calls.earlier(kind) else { return Ok(None) };
-        // Where there is no reply to this sequence, this command has it from now on.
-        match self.send_as(sequence.number, Command::NotOpen { inos: Vec::new() }).await {
+        let tree = tree_of(like);
+        // Where that tree has no reply to this sequence, this command has it from now on.
+        match self.send_as(tree, sequence.number, Command::NotOpen { inos: vec![tree.no_ino()] }).await {
             Ok(Done::Done) | Err(ClientError::Meta(MetaError::Changed | MetaError::Locked)) => {
                 self.calls.forget_steps(kind).map(|()| None)
             }
@@ -135,18 +157,18 @@ impl Commands {
         self.calls.kept()
     }
 
-    async fn send_as(&self, sequence: u64, command: Command) -> Result<Done, ClientError> {
+    pub(super) async fn send_as(&self, tree: TreeIndex, sequence: u64, command: Command) -> Result<Done, ClientError> {
         let envelope = Envelope {
             session: self.session,
             sequence,
             answered_below: self.calls.answered_below(),
             now: self.now(),
-            locks_lost: self.locks_lost(),
+            locks_lost: self.locks_lost(tree),
             command,
         };
         let mut sendings = 1;
         loop {
-            match self.meta.command_at(TreeIndex::default(), envelope.clone()).await {
+            match self.meta.command_at(tree, envelope.clone()).await {
                 Ok(reply) => {
                     return self.heard(reply);
                 }
@@ -168,8 +190,14 @@ impl Commands {
         }
     }
 
+    /// Asks the tree that has what the question is about.
     pub async fn ask(&self, query: Query) -> Result<Found, ClientError> {
-        self.heard(self.meta.query_at(TreeIndex::default(), query).await?)
+        self.ask_at(tree_asked(&query), query).await
+    }
+
+    pub async fn ask_at(&self, tree: TreeIndex, query: Query) -> Result<Found, ClientError> {
+        self.reach(tree).await?;
+        self.heard(self.meta.query_at(tree, query).await?)
     }
 
     fn heard<T>(&self, answer: Result<T, MetaError>) -> Result<T, ClientError> {
@@ -179,16 +207,11 @@ impl Commands {
         Ok(answer?)
     }
 
-    /// As [`Commands::ask`], for a question that an inode answers.
-    pub async fn ask_for_inode(&self, query: Query) -> Result<Attributes, ClientError> {
-        match self.ask(query).await? {
+    pub async fn inode(&self, ino: Ino) -> Result<Attributes, ClientError> {
+        match self.ask(Query::Inode { ino }).await? {
             Found::Inode(attributes) => Ok(attributes),
             other => Err(ClientError::unexpected(&other)),
         }
-    }
-
-    pub async fn inode(&self, ino: Ino) -> Result<Attributes, ClientError> {
-        self.ask_for_inode(Query::Inode { ino }).await
     }
 
     fn now(&self) -> Time {

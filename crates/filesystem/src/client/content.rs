@@ -260,7 +260,7 @@ impl Client {
             Err(_) => open.iter_mut().for_each(OpenExtent::begin_block),
         }
         if done == Err(ClientError::Meta(MetaError::LocksLost)) {
-            self.learn_of_loss().await;
+            self.learn_of_loss(ino).await;
         }
         done
     }

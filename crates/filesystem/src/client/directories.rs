@@ -17,7 +17,7 @@ pub struct ListedEntry {
     pub kind: Kind,
     /// Where a listing goes on after this entry.
     pub cookie: u64,
-    /// None for "." and "..", and for what was removed meanwhile.
+    /// None for "." and "..", for what another tree has than the directory, and for what was removed meanwhile.
     pub attributes: Option<Attributes>,
 }
 
@@ -30,7 +30,7 @@ impl ListedEntry {
 impl Client {
     /// Entries after a cookie, at most `most` names and the two dots; 0 is before all. None: the directory ends.
     ///
-    /// Attributes come along, and give no reference: [`Client::remember`] does.
+    /// Attributes of what the directory's tree has come along, and give no reference: [`Client::remember`] does.
     pub async fn readdir(&self, ino: Ino, after: u64, most: usize) -> Result<Vec<ListedEntry>, ClientError> {
         let mut listed = Vec::new();
         if after < DOT {
@@ -51,6 +51,25 @@ impl Client {
                 None => None,
             };
             listed.push(ListedEntry { name, ino, kind, cookie, attributes });
+        }
+        Ok(listed)
+    }
+
+    /// As [`Client::readdir`], with the attributes of what other trees have.
+    pub async fn readdir_plus(&self, ino: Ino, after: u64, most: usize) -> Result<Vec<ListedEntry>, ClientError> {
+        let mut listed = self.readdir(ino, after, most).await?;
+        let is_elsewhere = |entry: &&mut ListedEntry| entry.cookie > DOT_DOT && entry.ino.tree() != ino.tree();
+        let inos: Vec<Ino> = listed.iter_mut().filter(is_elsewhere).map(|entry| entry.ino).collect();
+        if inos.is_empty() {
+            return Ok(listed);
+        }
+        let mut found = self.commands.inodes(inos.into_iter()).await?;
+        // Whether others use the tree of the names is what one of its inodes says.
+        let is_shared = listed.iter().find_map(|entry| entry.attributes).is_none_or(|attributes| attributes.is_shared);
+        for entry in listed.iter_mut().filter(is_elsewhere) {
+            let Some(attributes) = found.remove(&entry.ino) else { continue };
+            let attributes = Attributes { is_shared: attributes.is_shared || is_shared, ..attributes };
+            entry.attributes = Some(self.with_times(attributes).await?);
         }
         Ok(listed)
     }

@@ -7,12 +7,13 @@
 //! - The kernel does not wait for the end of a last close. What the close gives up is free for each question of the same client that comes after it.
 //! - A fcntl lock for which its owner would wait for good, because another owner of the client waits for it in turn, is refused.
 //! - The tree takes the locks of a session away that it has not heard of for a lease. The client relies on them for a shorter time after the *sending* of
-//!   its last question that was answered. What was locked when they were taken away can't be used until it is unlocked or closed.
+//!   its last question that was answered. What was locked there when they were taken away can't be used until it is unlocked or closed.
+//! - Locks are at the tree of their file. Each tree that the client has locks at is asked, and takes its own away (docs/rfd/0031).
 
 mod circles;
 mod closing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,13 +21,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use env::Instant;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::circles::{Circles, Wait};
 use self::closing::Closing;
 use super::{Client, ClientError, FileHandle};
-use crate::ids::Ino;
+use crate::ids::{Ino, TreeIndex};
 use crate::meta::limits::{LOCK_LEASE, MAX_FILE_BYTES};
 use crate::meta::{Attributes, Command, Done, Found, Lock, LockFamily, LockOwner, LockRange, MetaError, MetaSession, Query};
 
@@ -52,8 +54,10 @@ pub struct Locks {
     closing: Closing,
     circles: Circles,
     /// When the last question was sent that the tree answered.
-    heard_at: Mutex<Option<Instant>>,
-    /// The session may have locks that an earlier process took.
+    heard_at: Mutex<BTreeMap<TreeIndex, Instant>>,
+    /// Trees where the session may have locks that an earlier process took.
+    older: Mutex<BTreeSet<TreeIndex>>,
+    /// Whether there are such.
     has_older: AtomicBool,
 }
 
@@ -97,9 +101,11 @@ impl Drop for Waiter<'_> {
 }
 
 impl Locks {
-    /// Of a client that was resumed.
-    pub fn taken_over() -> Locks {
-        Locks { has_older: AtomicBool::new(true), ..Locks::default() }
+    /// Of a client that was resumed, with a session at these trees.
+    pub fn taken_over(trees: impl Iterator<Item = TreeIndex>) -> Locks {
+        let older: BTreeSet<TreeIndex> = trees.collect();
+        let has_older = AtomicBool::new(!older.is_empty());
+        Locks { older: Mutex::new(older), has_older, ..Locks::default() }
     }
 
     pub fn has_some(&self) -> bool {
@@ -108,6 +114,28 @@ impl Locks {
 
     fn has_older(&self) -> bool {
         self.has_older.load(Ordering::Acquire)
+    }
+
+    fn has_older_at(&self, tree: TreeIndex) -> bool {
+        self.has_older() && self.older.lock().contains(&tree)
+    }
+
+    /// A tree has said that the session has none there.
+    fn no_older_at(&self, tree: TreeIndex) {
+        let mut older = self.older.lock();
+        older.remove(&tree);
+        self.has_older.store(!older.is_empty(), Ordering::Release);
+    }
+
+    /// Trees where the session may have some.
+    fn trees(&self) -> BTreeSet<TreeIndex> {
+        let mut trees = self.older.lock().clone();
+        trees.extend(self.held.lock().keys().map(|(ino, _)| ino.tree()));
+        trees
+    }
+
+    fn has_some_at(&self, tree: TreeIndex) -> bool {
+        self.has_older_at(tree) || self.held.lock().keys().any(|(ino, _)| ino.tree() == tree)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<(Ino, LockOwner), Holding>) -> T) -> T {
@@ -146,7 +174,7 @@ impl Locks {
 
     /// The tree is told later.
     fn owe(&self, ino: Ino, owner: LockOwner) {
-        let is_older = self.has_older();
+        let is_older = self.has_older_at(ino.tree());
         self.change(|held| {
             let older = Holding { handle: FileHandle(0), is_granted: true, is_lost: false, is_owed: true };
             match held.get_mut(&(ino, owner)) {
@@ -171,12 +199,12 @@ impl Locks {
         of_file.map(|((_, owner), _)| *owner).collect()
     }
 
-    /// All that was locked is lost.
-    fn lose(&self) -> usize {
+    /// All that was locked at a tree is lost.
+    fn lose(&self, tree: TreeIndex) -> usize {
         self.change(|held| {
-            held.retain(|_, holding| !holding.is_owed);
-            held.values_mut().for_each(|holding| holding.is_lost = true);
-            held.len()
+            held.retain(|(ino, _), holding| ino.tree() != tree || !holding.is_owed);
+            let of_tree = held.iter_mut().filter(|((ino, _), _)| ino.tree() == tree);
+            of_tree.map(|(_, holding)| holding.is_lost = true).count()
         })
     }
 
@@ -186,7 +214,7 @@ impl Locks {
     }
 
     fn is_locked(&self, ino: Ino) -> bool {
-        self.has_older() || self.held.lock().keys().any(|(other, _)| *other == ino)
+        self.has_older_at(ino.tree()) || self.held.lock().keys().any(|(other, _)| *other == ino)
     }
 
     fn wait_for(&self, ino: Ino, owner: LockOwner) -> Waiter<'_> {
@@ -229,7 +257,7 @@ impl Client {
             Ok(Done::Locked { attributes, locks_lost }) => {
                 self.locks.note(ino, owner, handle, true);
                 // The answer may be late, and the lock taken away again: a lease that holds now says that it is not.
-                let is_of_now = self.hear_of_locks(locks_lost);
+                let is_of_now = self.hear_of_locks(ino.tree(), locks_lost);
                 self.check_lease().await?;
                 let is_lost = !is_of_now || self.locks.find(ino, owner).is_none_or(|holding| holding.is_lost);
                 if is_lost { Err(MetaError::LocksLost.into()) } else { Ok(attributes) }
@@ -318,7 +346,7 @@ impl Client {
     /// Gives up what an owner has locked of a range. An owner that has locked nothing of the file asks nothing of the tree.
     pub async fn unlock(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<(), ClientError> {
         let holding = self.locks.find(ino, owner);
-        if holding.is_none() && !self.locks.has_older() {
+        if holding.is_none() && !self.locks.has_older_at(ino.tree()) {
             return Ok(());
         }
         if holding.is_none_or(|holding| !holding.is_lost) {
@@ -351,7 +379,7 @@ impl Client {
         // Before the first wait: the next question of the kernel may follow at once.
         let closing = self.locks.has_some().then(|| self.locks.closing.begin(ino));
         let mut owners = self.locks.by_handle(ino, handle);
-        if let Some(number) = flock_owner.filter(|_| self.locks.has_older()) {
+        if let Some(number) = flock_owner.filter(|_| self.locks.has_older_at(ino.tree())) {
             // The kernel numbers an open file the same in both families.
             owners.extend([LockFamily::Flock, LockFamily::Fcntl].map(|family| LockOwner { family, number }));
         }
@@ -378,13 +406,18 @@ impl Client {
         self.unlock_all(ino, Lock::of_end(self.session()).owner).await;
     }
 
-    /// Before content is changed or a lock is taken: a client that has locks, and that the tree may not have heard of, does neither.
+    /// Before content is changed or a lock is taken: a client that has locks, and that their trees may not have heard of, does neither. A lock of one file may
+    /// keep others from another file, in whichever trees both are.
     pub(super) async fn check_lease(&self) -> Result<(), ClientError> {
-        if !self.locks.has_some() || self.relies_on_lease() {
+        if !self.locks.has_some() {
             return Ok(());
         }
-        self.renew_lease().await?;
-        if self.relies_on_lease() { Ok(()) } else { Err(ClientError::LeaseOver) }
+        let over = self.leases_over();
+        if over.is_empty() {
+            return Ok(());
+        }
+        self.renew_leases(over).await.into_values().collect::<Result<Vec<()>, ClientError>>()?;
+        if self.leases_over().is_empty() { Ok(()) } else { Err(ClientError::LeaseOver) }
     }
 
     /// Before the content of a file is read or changed: what was locked and lost is another client's.
@@ -401,51 +434,59 @@ impl Client {
         if self.locks.is_lost(ino) { Err(MetaError::LocksLost.into()) } else { Ok(()) }
     }
 
-    fn relies_on_lease(&self) -> bool {
-        let heard_at = *self.locks.heard_at.lock();
-        heard_at.is_some_and(|at| self.commands.env().now().saturating_duration_since(at) < RELIANCE)
+    /// The trees with locks that have not been heard of for too long.
+    fn leases_over(&self) -> BTreeSet<TreeIndex> {
+        let (trees, now, heard_at) = (self.locks.trees(), self.commands.env().now(), self.locks.heard_at.lock());
+        let is_relied_on = |at: &Instant| now.saturating_duration_since(*at) < RELIANCE;
+        trees.into_iter().filter(|tree| !heard_at.get(tree).is_some_and(is_relied_on)).collect()
     }
 
-    async fn renew_lease(&self) -> Result<(), ClientError> {
+    async fn renew_leases(&self, trees: BTreeSet<TreeIndex>) -> BTreeMap<TreeIndex, Result<(), ClientError>> {
+        let renewed = trees.into_iter().map(async |tree| (tree, self.renew_lease(tree).await));
+        join_all(renewed).await.into_iter().collect()
+    }
+
+    async fn renew_lease(&self, tree: TreeIndex) -> Result<(), ClientError> {
         let asked_at = self.commands.env().now();
-        match self.commands.ask(Query::Lease { session: self.session() }).await? {
+        match self.commands.ask_at(tree, Query::Lease { session: self.session() }).await? {
             Found::Lease { locks_lost, has_locks } => {
-                self.hear_of_locks(locks_lost);
+                self.hear_of_locks(tree, locks_lost);
                 if !has_locks {
-                    self.locks.has_older.store(false, Ordering::Release);
+                    self.locks.no_older_at(tree);
                 }
                 let mut heard_at = self.locks.heard_at.lock();
-                *heard_at = Some(heard_at.map_or(asked_at, |before| before.max(asked_at)));
+                let heard_at = heard_at.entry(tree).or_insert(asked_at);
+                *heard_at = asked_at.max(*heard_at);
                 Ok(())
             }
             other => Err(ClientError::unexpected(&other)),
         }
     }
 
-    /// The tree has refused a change because of it.
-    pub(super) async fn learn_of_loss(&self) {
-        if let Err(error) = self.renew_lease().await {
+    /// The tree of a file has refused a change because of it.
+    pub(super) async fn learn_of_loss(&self, ino: Ino) {
+        if let Err(error) = self.renew_lease(ino.tree()).await {
             tracing::warn!(%error, "how often the locks of this mount were taken away is not known yet");
         }
     }
 
-    /// How often the tree has taken the session's locks. False where the answer is of another time than what is known here.
-    fn hear_of_locks(&self, locks_lost: u64) -> bool {
-        if self.locks.has_older() && locks_lost > self.commands.locks_lost() {
+    /// How often a tree has taken the session's locks. False where the answer is of another time than what is known here.
+    fn hear_of_locks(&self, tree: TreeIndex, locks_lost: u64) -> bool {
+        if self.locks.has_older_at(tree) && locks_lost > self.commands.locks_lost(tree) {
             // Which files they were of is not known here. The count of before stays, so the tree takes no change of content from this session.
             self.commands.end();
             return false;
         }
-        match self.commands.hear_of_locks(locks_lost, self.locks.has_some()) {
+        match self.commands.hear_of_locks(tree, locks_lost, self.locks.has_some_at(tree)) {
             true => {
-                let lost = self.locks.lose();
+                let lost = self.locks.lose(tree);
                 tracing::warn!(
                     lost,
                     "the locks of this mount were taken away: the tree had not heard of it for {LOCK_LEASE:?}"
                 );
                 false
             }
-            false => locks_lost == self.commands.locks_lost(),
+            false => locks_lost == self.commands.locks_lost(tree),
         }
     }
 
@@ -457,11 +498,12 @@ impl Client {
             if !self.locks.has_some() {
                 continue;
             }
-            if let Err(error) = self.renew_lease().await {
-                tracing::warn!(%error, "the tree has not heard that this mount lives");
-                continue;
+            let renewed = self.renew_leases(self.locks.trees()).await;
+            for error in renewed.values().filter_map(|renewed| renewed.as_ref().err()) {
+                tracing::warn!(%error, "a tree has not heard that this mount lives");
             }
-            for (ino, owner) in self.locks.owed() {
+            let hears = |ino: Ino| renewed.get(&ino.tree()).is_some_and(Result::is_ok);
+            for (ino, owner) in self.locks.owed().into_iter().filter(|(ino, _)| hears(*ino)) {
                 self.unlock_all(ino, owner).await;
             }
         }

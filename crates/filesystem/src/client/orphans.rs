@@ -5,11 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::elsewhere::by_tree;
 use super::{Client, ClientError};
-use crate::ids::Ino;
+use crate::ids::{Ino, TreeIndex};
 use crate::meta::{Command, Found, Query};
 
 /// Between two questions for orphans. Longer than any call takes: a file that is just being made without a name is in use before it is asked for twice.
@@ -38,8 +40,10 @@ impl Dropped {
 impl Client {
     /// Tells that inodes without names are not open here.
     pub async fn not_open(&self, inos: Vec<Ino>) {
-        if let Err(error) = self.commands.send(Command::NotOpen { inos }).await {
-            tracing::warn!(%error, "inodes without names stay until they are told again, or the session ends");
+        for inos in by_tree(inos).into_values() {
+            if let Err(error) = self.commands.send(Command::NotOpen { inos }).await {
+                tracing::warn!(%error, "inodes without names stay until they are told again, or the session ends");
+            }
         }
     }
 
@@ -51,7 +55,13 @@ impl Client {
 
     /// For as long as the session lives: tells what has not been told yet, and that it lives.
     pub async fn keep_telling(&self) {
-        tokio::join!(self.keep_lease(), self.keep_telling_orphans(), self.keep_telling_dropped(), self.keep_telling_times());
+        tokio::join!(
+            self.keep_lease(),
+            self.keep_open(),
+            self.keep_telling_orphans(),
+            self.keep_telling_dropped(),
+            self.keep_telling_times()
+        );
     }
 
     async fn keep_telling_dropped(&self) {
@@ -89,18 +99,35 @@ impl Client {
         }
     }
 
+    /// The orphans that each tree has for this session, and those trees that do not answer.
+    async fn ask_for_orphans(&self) -> Result<(Vec<Ino>, BTreeSet<TreeIndex>), ClientError> {
+        let query = Query::Orphans { session: self.session() };
+        let asked = self.commands.trees().map(async |tree| (tree, self.commands.ask_at(tree, query.clone()).await));
+        let (mut orphans, mut silent) = (Vec::new(), BTreeSet::new());
+        for (tree, answer) in join_all(asked).await {
+            match answer {
+                Ok(Found::Inos(inos)) => orphans.extend(inos),
+                Ok(other) => return Err(ClientError::unexpected(&other)),
+                Err(ClientError::MetaCall(error)) => {
+                    tracing::warn!(%error, "which inodes without names are to be freed is not known");
+                    silent.insert(tree);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((orphans, silent))
+    }
+
     /// Tells the orphans that are not in use and were not in use when it was asked before. Returns those that are not in use now and were not told.
     pub(super) async fn tell_orphans(&self, unused_before: &BTreeSet<Ino>) -> Result<BTreeSet<Ino>, ClientError> {
-        let orphans = match self.commands.ask(Query::Orphans { session: self.session() }).await? {
-            Found::Inos(inos) => inos,
-            other => return Err(ClientError::unexpected(&other)),
-        };
+        let (orphans, silent) = self.ask_for_orphans().await?;
         let unused: BTreeSet<Ino> = orphans.into_iter().filter(|ino| !self.is_in_use(*ino)).collect();
         let told: Vec<Ino> = unused.intersection(unused_before).copied().collect();
         if !told.is_empty() {
             self.not_open(told).await;
         }
-        Ok(unused.difference(unused_before).copied().collect())
+        let still_asked = unused_before.iter().filter(|ino| silent.contains(&ino.tree()));
+        Ok(unused.difference(unused_before).chain(still_asked).copied().collect())
     }
 }
 

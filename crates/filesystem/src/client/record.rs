@@ -1,10 +1,10 @@
 //! The record of a client: what the next process needs, to go on with the session and with the calls under way.
 //!
 //! ```text
-//!  0        8         16           24               32           40        4096
-//! ┌────────┬─────────┬────────────┬────────────────┬────────────┬─ ─ ─ ─ ─┬────────┬────────┬─ ─
-//! │ MAGIC  │ session │ generation │ reserved below │ locks lost │ unused  │ slot 0 │ slot 1 │
-//! └────────┴─────────┴────────────┴────────────────┴────────────┴─ ─ ─ ─ ─┴────────┴────────┴─ ─
+//!  0        8         16           24               32      40              552       4096
+//! ┌────────┬─────────┬────────────┬────────────────┬───────┬───────────────┬─ ─ ─ ─ ─┬────────┬────────┬─ ─
+//! │ MAGIC  │ session │ generation │ reserved below │ trees │ locks lost, … │ unused  │ slot 0 │ slot 1 │
+//! └────────┴─────────┴────────────┴────────────────┴───────┴───────────────┴─ ─ ─ ─ ─┴────────┴────────┴─ ─
 //!  a slot:  call | steps | sequence, kind | … at most 7 steps                128 bytes, all numbers little-endian
 //! ```
 //!
@@ -14,10 +14,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use manager::MAX_FILE_TREES;
 use smallvec::SmallVec;
 
-const MAGIC: [u8; 8] = *b"TRIMNT01";
-const HEADER_BYTES: usize = 40;
+const MAGIC: [u8; 8] = *b"TRIMNT02";
+/// Before the counts of the trees.
+const FIXED_BYTES: usize = 40;
+const HEADER_BYTES: usize = FIXED_BYTES + 8 * MAX_FILE_TREES;
 const SLOTS_FROM: u64 = 4096;
 const SLOT_BYTES: usize = 128;
 const STEP_BYTES: usize = 16;
@@ -28,21 +31,21 @@ pub const MAX_STEPS: usize = 7;
 /// Calls that are recorded at once: more than a mount has under way.
 pub const MAX_SLOTS: u32 = 8192;
 
-const _: () = assert!(2 * 8 + MAX_STEPS * STEP_BYTES == SLOT_BYTES);
+const _: () = assert!(2 * 8 + MAX_STEPS * STEP_BYTES == SLOT_BYTES && HEADER_BYTES as u64 <= SLOTS_FROM);
 
 /// The commands of a call, in order.
 pub type Steps = SmallVec<[Step; MAX_STEPS]>;
 
 /// What holds for all calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     pub session: u64,
     /// Counts the processes that had the session.
     pub generation: u64,
     /// No command has this sequence or a higher one.
     pub reserved_below: u64,
-    /// How often the session has lost its locks, before it lost some that a process of it held.
-    pub locks_lost: u64,
+    /// Of each tree at which the session was begun: how often it has lost its locks there, before it lost some that a process of it held.
+    pub locks_lost: Vec<u64>,
 }
 
 /// A command of a call.
@@ -115,8 +118,10 @@ fn slot_offset(slot: u32) -> u64 {
 fn encode_header(header: &Header) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
-    for (at, number) in [header.session, header.generation, header.reserved_below, header.locks_lost].into_iter().enumerate() {
-        put(&mut bytes, at + 1, number);
+    let trees = header.locks_lost.len().min(MAX_FILE_TREES);
+    let fixed = [header.session, header.generation, header.reserved_below, trees as u64];
+    for (at, number) in fixed.iter().chain(&header.locks_lost[..trees]).enumerate() {
+        put(&mut bytes, at + 1, *number);
     }
     bytes
 }
@@ -151,7 +156,10 @@ fn decode(bytes: &[u8]) -> Option<(Header, Vec<Recorded>)> {
         session: number(bytes, 1)?,
         generation: number(bytes, 2)?,
         reserved_below: number(bytes, 3)?,
-        locks_lost: number(bytes, 4)?,
+        locks_lost: {
+            let trees = number(bytes, 4).filter(|trees| *trees <= MAX_FILE_TREES as u64)? as usize;
+            (0..trees).map(|at| number(bytes, 5 + at)).collect::<Option<_>>()?
+        },
     };
     let slots = bytes.get(SLOTS_FROM as usize..).unwrap_or_default();
     let mut calls = Vec::new();

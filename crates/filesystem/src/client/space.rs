@@ -131,7 +131,7 @@ impl Client {
         let punched = self.commands.send_for_inode(Command::Punch { ino, offset, len, expects }).await;
         match &punched {
             Ok(attributes) => self.files.state(ino).changed_here(attributes),
-            Err(ClientError::Meta(MetaError::LocksLost)) => self.learn_of_loss().await,
+            Err(ClientError::Meta(MetaError::LocksLost)) => self.learn_of_loss(ino).await,
             Err(_) => {}
         }
         punched.map(drop)

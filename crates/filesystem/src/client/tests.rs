@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use super::*;
 use crate::data::memory::MemoryPartition;
 use crate::data::{DataError, Extents};
-use crate::meta::local::LocalPartition;
+use crate::ids::TreeIndex;
+use crate::meta::local::{LocalPartition, LocalTrees};
 use crate::meta::{Answer, AttributeChange, Command, Envelope, Kind, MetaCallError, MetaError, MetaPartition, Query, Reply};
 
 const OWNER: Owner = Owner { uid: 0, gid: 0 };
@@ -18,21 +19,29 @@ const ROOM: u64 = 4 << 20;
 struct Volume {
     data: Arc<MemoryPartition>,
     client: Arc<Client>,
+    /// The directory of the test.
+    home: Ino,
 }
 
 impl Volume {
     async fn new(meta: Arc<dyn MetaTrees>) -> Volume {
         let data = Arc::new(MemoryPartition::new(ROOM));
         let client = Client::connect(meta, data.clone(), Env::real()).await.unwrap();
-        Volume { data, client }
+        Volume { data, client, home: Ino::ROOT }
     }
 
-    async fn local() -> Volume {
-        Volume::new(Arc::new(LocalPartition::default())).await
+    /// With so many trees. The test's directory is in the last one.
+    async fn of(trees: u16) -> Volume {
+        let mut volume = Volume::new(Arc::new(LocalTrees::new(trees))).await;
+        while volume.home.tree() != TreeIndex(trees - 1) {
+            let made = volume.client.make(volume.home, b"home", New { kind: Kind::Directory, ..FILE }).await;
+            volume.home = made.unwrap().0.ino;
+        }
+        volume
     }
 
     async fn file(&self, name: &str) -> (Ino, FileHandle) {
-        let (entry, handle) = self.client.create(Ino::ROOT, name.as_bytes(), FILE, OpenFlags::default()).await.unwrap();
+        let (entry, handle) = self.client.create(self.home, name.as_bytes(), FILE, OpenFlags::default()).await.unwrap();
         (entry.0.ino, handle)
     }
 
@@ -125,9 +134,7 @@ async fn a_command_that_is_sent_again_has_one_effect_and_the_first_answer() {
     assert_eq!(volume.content(ino).await, b"abc");
 }
 
-#[tokio::test]
-async fn appends_go_on_in_one_extent_and_become_one_key() {
-    let volume = Volume::local().await;
+async fn appends_go_on_in_one_extent_and_become_one_key(volume: Volume) {
     let (ino, _) = volume.file("f").await;
     for index in 0..100 {
         volume.write(ino, index * 100, &[7; 100]).await.unwrap();
@@ -140,9 +147,7 @@ async fn appends_go_on_in_one_extent_and_become_one_key() {
     assert_eq!((&content[..50], &content[50..150], content.len()), (&[7; 50][..], &[8; 100][..], 10_000));
 }
 
-#[tokio::test]
-async fn what_was_cut_does_not_come_back_and_is_not_written_over() {
-    let volume = Volume::local().await;
+async fn what_was_cut_does_not_come_back_and_is_not_written_over(volume: Volume) {
     let (ino, _) = volume.file("f").await;
     volume.write(ino, 0, &[1; 10_000]).await.unwrap();
     let cut = |size| AttributeChange { size: Some(size), ..AttributeChange::default() };
@@ -157,9 +162,7 @@ async fn what_was_cut_does_not_come_back_and_is_not_written_over() {
     assert_eq!(content, [&[1; 100][..], &[0; 100], &[2; 50], &[0; 50]].concat());
 }
 
-#[tokio::test]
-async fn an_extent_that_takes_nothing_more_is_given_up_for_another() {
-    let volume = Volume::local().await;
+async fn an_extent_that_takes_nothing_more_is_given_up_for_another(volume: Volume) {
     let (ino, _) = volume.file("f").await;
     volume.write(ino, 0, b"one").await.unwrap();
     let first = volume.data.extents()[0];
@@ -169,9 +172,7 @@ async fn an_extent_that_takes_nothing_more_is_given_up_for_another() {
     assert_eq!(volume.data.extents().len(), 2);
 }
 
-#[tokio::test]
-async fn a_write_for_which_there_is_no_room_leaves_the_file_as_it_was() {
-    let volume = Volume::local().await;
+async fn a_write_for_which_there_is_no_room_leaves_the_file_as_it_was(volume: Volume) {
     let (ino, handle) = volume.file("f").await;
     volume.write(ino, 0, &[1; 4096]).await.unwrap();
     let (other, _) = volume.file("g").await;
@@ -208,9 +209,7 @@ async fn a_write_that_finds_room_for_a_part_takes_none() {
     assert_eq!(volume.content(ino).await[3 * 4096..4 * 4096], [0; 4096]);
 }
 
-#[tokio::test]
-async fn a_write_back_that_failed_is_told_by_each_open_file_once() {
-    let volume = Volume::local().await;
+async fn a_write_back_that_failed_is_told_by_each_open_file_once(volume: Volume) {
     let (ino, handle) = volume.file("f").await;
     volume.data.fail(Some(DataError::Full));
     let write_back = WriteAt { from_cache: true, ..WriteAt::default() };
@@ -221,26 +220,22 @@ async fn a_write_back_that_failed_is_told_by_each_open_file_once() {
     assert_eq!(volume.client.flush(ino, handle).await, Ok(()));
 }
 
-#[tokio::test]
-async fn a_file_without_a_name_is_freed_with_its_last_use() {
-    let volume = Volume::local().await;
+async fn a_file_without_a_name_is_freed_with_its_last_use(volume: Volume) {
     let (ino, handle) = volume.file("f").await;
-    volume.client.unlink(Ino::ROOT, b"f").await.unwrap();
+    volume.client.unlink(volume.home, b"f").await.unwrap();
     volume.write(ino, 0, b"still here").await.unwrap();
     assert_eq!(volume.client.forget(ino, 1), None, "it is open");
     volume.client.release(ino, handle, None).await;
     assert_eq!(volume.client.getattr(ino).await, Err(MetaError::Stale.into()));
-    let (unnamed, handle) = volume.client.tmpfile(Ino::ROOT, FILE).await.unwrap();
-    volume.client.link(unnamed.0.ino, Ino::ROOT, b"named").await.unwrap();
+    let (unnamed, handle) = volume.client.tmpfile(volume.home, FILE).await.unwrap();
+    volume.client.link(unnamed.0.ino, volume.home, b"named").await.unwrap();
     volume.client.release(unnamed.0.ino, handle, None).await;
     assert_eq!(volume.client.forget(unnamed.0.ino, 2), None);
-    assert_eq!(volume.client.lookup(Ino::ROOT, b"named").await.unwrap().0.nlink, 1);
+    assert_eq!(volume.client.lookup(volume.home, b"named").await.unwrap().0.nlink, 1);
 }
 
 /// Caught: an allocation by a user that is not root left set-user-id. As `file_remove_privs` of Linux has it.
-#[tokio::test]
-async fn an_allocation_drops_set_user_id_as_linux_does() {
-    let volume = Volume::local().await;
+async fn an_allocation_drops_set_user_id_as_linux_does(volume: Volume) {
     let (ino, _) = volume.file("f").await;
     let (user, of_group) = (Owner { uid: 1000, gid: 1000 }, Owner { uid: 1000, gid: 0 });
     for (before, by, after) in [
@@ -260,20 +255,16 @@ async fn an_allocation_drops_set_user_id_as_linux_does() {
 }
 
 /// Caught: a handle of a removed file opened it for as long as the kernel had not said that it has dropped it.
-#[tokio::test]
-async fn a_number_finds_no_inode_without_names() {
-    let volume = Volume::local().await;
+async fn a_number_finds_no_inode_without_names(volume: Volume) {
     let (ino, handle) = volume.file("f").await;
     assert_eq!(volume.client.lookup(ino, b".").await.unwrap().0.ino, ino);
-    volume.client.unlink(Ino::ROOT, b"f").await.unwrap();
+    volume.client.unlink(volume.home, b"f").await.unwrap();
     assert_eq!(volume.client.lookup(ino, b".").await, Err(MetaError::Stale.into()));
     assert_eq!(volume.client.getattr(ino).await.unwrap().nlink, 0, "it is open");
     volume.client.release(ino, handle, None).await;
 }
 
-#[tokio::test]
-async fn data_and_holes_are_found_over_long_distances() {
-    let volume = Volume::local().await;
+async fn data_and_holes_are_found_over_long_distances(volume: Volume) {
     let (ino, _) = volume.file("f").await;
     let far = 1 << 45;
     volume.write(ino, far + 10, b"x").await.unwrap();
@@ -281,4 +272,28 @@ async fn data_and_holes_are_found_over_long_distances() {
     assert_eq!(volume.client.seek(ino, 5, false).await, Ok(5));
     assert_eq!(volume.client.seek(ino, far, false).await, Ok(far + 11), "the end is a hole");
     assert_eq!(volume.client.seek(ino, far + 11, true).await, Err(ClientError::BeyondTheEnd));
+}
+
+/// Runs tests with a volume of one tree, and with one of three.
+macro_rules! over_trees {
+    ($($test:ident),* $(,)?) => {
+        mod one_tree {
+            $(#[tokio::test] async fn $test() { super::$test(super::Volume::of(1).await).await; })*
+        }
+        mod three_trees {
+            $(#[tokio::test] async fn $test() { super::$test(super::Volume::of(3).await).await; })*
+        }
+    };
+}
+
+over_trees! {
+    appends_go_on_in_one_extent_and_become_one_key,
+    what_was_cut_does_not_come_back_and_is_not_written_over,
+    an_extent_that_takes_nothing_more_is_given_up_for_another,
+    a_write_for_which_there_is_no_room_leaves_the_file_as_it_was,
+    a_write_back_that_failed_is_told_by_each_open_file_once,
+    a_file_without_a_name_is_freed_with_its_last_use,
+    an_allocation_drops_set_user_id_as_linux_does,
+    a_number_finds_no_inode_without_names,
+    data_and_holes_are_found_over_long_distances,
 }

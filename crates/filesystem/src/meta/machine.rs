@@ -127,7 +127,10 @@ impl Machine {
             return Err(MetaError::LocksLost);
         }
         match &envelope.command {
-            Command::OpenSession => self.sessions.open(at.session).map(|()| Done::Done),
+            Command::OpenSession => {
+                self.sessions.open(at.session)?;
+                Ok(Done::Opened { is_shared: self.sessions.are_several() })
+            }
             Command::CloseSession => {
                 self.close_session(at.session);
                 Ok(Done::Done)

@@ -97,8 +97,11 @@ pub enum Found {
         ids: Vec<TransactionId>,
         over_below: TransactionNumber,
     },
-    /// Another tree has the inode.
-    Elsewhere(Ino),
+    /// Another tree has the inode. Whether several sessions use this tree, where the name is.
+    Elsewhere {
+        ino: Ino,
+        is_shared: bool,
+    },
     Inodes(Vec<Attributes>),
     Entries(Vec<DirectoryEntry>),
     Target(Vec<u8>),

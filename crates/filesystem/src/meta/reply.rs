@@ -27,6 +27,10 @@ pub enum Done {
     Part(PartAnswer),
     /// The number of the leader's reign.
     Reign(u64),
+    /// The session is open; whether others are as well.
+    Opened {
+        is_shared: bool,
+    },
 }
 
 /// Why a command was refused, or a question has no answer.

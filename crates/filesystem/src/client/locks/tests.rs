@@ -283,7 +283,7 @@ async fn a_client_that_has_locks_says_that_it_lives_and_pays_what_it_owes() {
     let client = one.client.clone();
     let keeps = tokio::spawn(async move { client.keep_telling().await });
     volume.env.sleep(LOCK_LEASE * 3).await;
-    assert!(one.client.relies_on_lease());
+    assert!(one.client.leases_over().is_empty());
     one.way.is_cut.store(true, Ordering::Relaxed);
     one.client.closed_by(one.ino, 1).await;
     assert_eq!(two.lock(exclusive(1)).await, REFUSED, "the tree could not be told");
@@ -298,7 +298,7 @@ async fn a_write_that_was_under_way_when_the_locks_went_is_refused() {
     let volume = Volume::new();
     let one = volume.user().await;
     one.lock(exclusive(1)).await.unwrap();
-    assert!(one.client.relies_on_lease());
+    assert!(one.client.leases_over().is_empty());
     volume.lose_locks_of(&one);
     let lost = Err(ClientError::Meta(MetaError::LocksLost));
     assert_eq!(one.write(APPEND, b"late").await, lost, "by the tree");

@@ -159,13 +159,13 @@ impl Machine {
                 let made = inode_of(answer_to(prepared, &parts[0]))?;
                 self.tables.put(*parent, name, (made.ino, made.kind));
                 self.touch_parent(at, *parent, 1);
-                Done::Inode(made)
+                Done::Inode(self.named(made))
             }
             Command::Link { parent, name, .. } => {
                 let linked = inode_of(answer_to(prepared, &parts[0]))?;
                 self.tables.put(*parent, name, (linked.ino, linked.kind));
                 self.touch_parent(at, *parent, 0);
-                Done::Inode(linked)
+                Done::Inode(self.named(linked))
             }
             Command::Unlink { parent, name } | Command::Rmdir { parent, name } => {
                 let (lost, place) = (inode_of(answer_to(prepared, &parts[0]))?, self.find(*parent, name)?);
@@ -181,6 +181,11 @@ impl Machine {
         trees.dedup();
         self.transactions.note(id, trees);
         Ok(done)
+    }
+
+    /// The inode of another tree that got a name in this one.
+    fn named(&self, inode: Attributes) -> Attributes {
+        Attributes { is_shared: inode.is_shared || self.sessions.are_several(), ..inode }
     }
 
     fn decide_rename(

@@ -108,9 +108,13 @@ impl Machine {
 
     fn attributes_or_place(&self, ino: Ino) -> Answer {
         match self.attributes(ino) {
-            Err(MetaError::Across) => Ok(Found::Elsewhere(ino)),
+            Err(MetaError::Across) => Ok(self.elsewhere_at(ino)),
             found => found.map(Found::Inode),
         }
+    }
+
+    fn elsewhere_at(&self, ino: Ino) -> Found {
+        Found::Elsewhere { ino, is_shared: self.sessions.are_several() }
     }
 
     fn inodes(&self, inos: &[Ino]) -> Result<Vec<Attributes>, MetaError> {
