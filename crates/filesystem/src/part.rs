@@ -8,6 +8,7 @@
 mod contents;
 mod control;
 mod figures;
+mod growth;
 mod guests;
 mod leader;
 mod leases;
@@ -26,6 +27,7 @@ use futures_util::future::join;
 use groups::{Assigner, Named, named_by_others};
 use manager::{FileTreeId, GroupKind, Snapshot};
 use net::{BoxFuture, Service, ServiceTag};
+use parking_lot::Mutex;
 use subsystem::{Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
 use types::{DeviceId, FileVolumeId};
 
@@ -35,7 +37,8 @@ use crate::data::store::ExtentUse;
 use crate::door::MountDoor;
 use crate::meta::MetaPartition;
 use contents::{Collector, ContentService, Contents, CopyService};
-use guests::{GuestService, Ways};
+use growth::Growth;
+use guests::GuestService;
 use leases::Leases;
 use mounts::Mounts;
 use placing::Placer;
@@ -48,6 +51,8 @@ pub struct FileStarter {
     pub door: Arc<dyn MountDoor>,
     /// Where is noted what is mounted, so that the next start mounts it again.
     pub mounts_file: PathBuf,
+    /// A tree with more inodes gets no new directories as long as another one has fewer, and a volume whose newest tree has more gets another.
+    pub soft_inodes: u64,
 }
 
 /// A node's part of the file volumes.
@@ -63,7 +68,7 @@ impl Starter for FileStarter {
     fn start(self: Box<Self>, around: Surroundings) -> BoxFuture<'static, Result<Arc<dyn Subsystem>, String>> {
         Box::pin(async move {
             let contents = Arc::new(Contents::open(&around).await?);
-            let trees = Arc::new(Trees::new(&around));
+            let trees = Arc::new(Trees::new(&around, self.soft_inodes));
             let volumes = Arc::new(Volumes::new(&around, trees.clone(), contents.clone()));
             let mounts = Arc::new(Mounts::load(&around.env, self.door, self.mounts_file, volumes.clone())?);
             mounts.take_over().await;
@@ -78,8 +83,7 @@ impl Files {
         let state = self.around.manager.snapshot();
         state.file_volume(volume).filter(|record| !record.is_removing)?;
         let (around, trees, contents) = (self.around.clone(), self.trees.clone(), self.contents.clone());
-        let (tree_ways, content_ways) = (Ways::default(), Ways::default());
-        Some(Arc::new(GuestService { around, volume, trees, contents, tree_ways, content_ways }))
+        Some(Arc::new(GuestService { around, volume, trees, contents, ways: Mutex::default() }))
     }
 }
 
@@ -143,6 +147,7 @@ impl Subsystem for Files {
         let placer = Placer { around: self.around.clone(), contents: self.contents.clone() };
         let leases = Leases { around: self.around.clone(), trees: self.trees.clone() };
         let sweeper = Sweeper { around: self.around.clone(), trees: self.trees.clone(), contents: self.contents.clone() };
+        let growth = Growth { around: self.around.clone(), trees: self.trees.clone() };
         let mut tasks: Vec<Task> = Vec::new();
         for store in self.contents.stores().all() {
             let store = store.clone();
@@ -150,7 +155,7 @@ impl Subsystem for Files {
         }
         let (collector, settler) = (Collector(self.contents.clone()), Settler(self.trees.clone()));
         let (trees, contents, files) = (self.trees.clone(), self.contents.clone(), self);
-        let others: [Task; 10] = [
+        let others: [Task; 11] = [
             Box::pin(of_trees.run()),
             Box::pin(of_contents.run()),
             Box::pin(placer.run()),
@@ -160,6 +165,7 @@ impl Subsystem for Files {
             Box::pin(sweeper.run()),
             Box::pin(leases.run()),
             Box::pin(settler.run()),
+            Box::pin(growth.run()),
             Box::pin(async move { files.mounts.keep().await }),
         ];
         tasks.extend(others);

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use chunkstore::placement::PlacerChoice;
 use chunkstore::settings::ChunkSettings;
 use clap::Args;
+use filesystem::meta::limits::SOFT_INODES;
 use logstore::{Consistency, IndexForm, LogStoreConfig, LudoForm};
 use manager::modules::chunks::limits::MAX_SHARD_CHUNKS;
 use object::{LEAST_UPLOAD_MEMORY, UploadMemory};
@@ -74,6 +75,9 @@ pub struct ServeArgs {
     /// manager counts [default: on, with `least-loaded`]
     #[arg(long, env = "TRILITH_CHUNK_BALANCE")]
     pub chunk_balance: Option<String>,
+    /// Files, directories and links that a tree of a file volume has before the volume gets another one. The same at all nodes [default: 4000000]
+    #[arg(long, env = "TRILITH_TREE_INODES")]
+    pub tree_inodes: Option<String>,
     /// When a write is acknowledged: `always` when it is durable; `batch:MS` before, with a flush at most MS milliseconds
     /// later (a power cut loses that much); `off` never flushed on purpose (a power cut loses any amount) [default: always]
     #[arg(long, env = "TRILITH_SYNC")]
@@ -130,6 +134,8 @@ pub struct Settings {
     /// Bytes of each new device's region for chunks; 0: none.
     /// Of the node's part of the chunk store.
     pub chunks: ChunkSettings,
+    /// Inodes of a tree of a file volume before the volume gets another one.
+    pub tree_inodes: u64,
     pub sync: SyncMode,
     /// What a person can set of the log engine; cell and gateway are its own.
     pub engine: LogStoreConfig,
@@ -168,6 +174,7 @@ impl ServeArgs {
                 pick(&self.chunk_placer, "chunk_placer"),
                 pick(&self.chunk_balance, "chunk_balance"),
             )?,
+            tree_inodes: tree_inodes(pick(&self.tree_inodes, "tree_inodes").as_deref())?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
             engine: engine(|flag, key| pick(flag, key), self)?,
             upload_memory: upload_memory(pick(&self.upload_memory, "upload_memory").as_deref())?,
@@ -197,6 +204,7 @@ const KEYS: &[&str] = &[
     "shard_chunks",
     "chunk_placer",
     "chunk_balance",
+    "tree_inodes",
     "sync",
     "consistency",
     "background_rate",
@@ -347,6 +355,12 @@ fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
     }
 }
 
+fn tree_inodes(text: Option<&str>) -> anyhow::Result<u64> {
+    let Some(text) = text else { return Ok(SOFT_INODES) };
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.with_context(|| format!("tree_inodes is a number of 1 or more, not `{text}`"))
+}
+
 fn chunks(shard_chunks: Option<String>, placer: Option<String>, balance: Option<String>) -> anyhow::Result<ChunkSettings> {
     let mut settings = ChunkSettings::default();
     if let Some(text) = shard_chunks {
@@ -430,7 +444,8 @@ mod tests {
             folder.path().join(CONFIG_FILE),
             "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n\
              consistency = \"read-after-write\"\nbackground_rate = \"1MiB\"\ncheckpoint_entries = 9\n\
-             scrub_period = \"36h\"\nupload_memory = \"1GiB\"\nindex = \"ludo\"\nshard_chunks = 500\nchunk_placer = \"mapx\"\n",
+             scrub_period = \"36h\"\nupload_memory = \"1GiB\"\nindex = \"ludo\"\nshard_chunks = 500\nchunk_placer = \"mapx\"\n\
+             tree_inodes = 7\n",
         )
         .unwrap();
         let args =
@@ -439,7 +454,7 @@ mod tests {
         assert_eq!(settings.s3_address.port(), 8);
         assert_eq!(settings.region, "eu-1");
         assert_eq!(settings.default_buckets, ["a", "b"]);
-        assert_eq!((settings.cores, settings.upload_memory), (3, 1 << 30));
+        assert_eq!((settings.cores, settings.upload_memory, settings.tree_inodes), (3, 1 << 30, 7));
         assert_eq!(settings.engine.consistency, Consistency::ReadAfterWrite);
         assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
         assert_eq!(settings.engine.scrub_period, Duration::from_secs(36 * 3600));

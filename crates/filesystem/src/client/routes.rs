@@ -29,9 +29,9 @@ pub fn tree_of(command: &Command) -> TreeIndex {
 /// The tree that answers a question. One about the tree as a whole is asked of each.
 pub fn tree_asked(query: &Query) -> TreeIndex {
     let about = match query {
-        Query::Lookup { parent, .. } | Query::Place { parent, .. } => Some(*parent),
+        Query::Lookup { parent, .. } => Some(*parent),
         Query::Inode { ino }
-        | Query::Ancestors { ino }
+        | Query::Ancestors { ino, .. }
         | Query::Directory { ino, .. }
         | Query::ReadLink { ino }
         | Query::Keys { ino, .. }

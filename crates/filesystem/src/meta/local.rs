@@ -13,6 +13,9 @@ use super::{
 use crate::ids::TreeIndex;
 use crate::transactions::{self, Ended};
 
+/// How often a command is tried that meets transactions. Each of those ends within some steps.
+const MOST_TRIES: u32 = 10_000;
+
 /// A machine behind a lock.
 #[derive(Default)]
 pub struct LocalPartition(pub Mutex<Machine>);
@@ -40,8 +43,7 @@ pub struct LocalTrees {
 
 impl LocalTrees {
     pub fn new(count: u16) -> LocalTrees {
-        let trees =
-            LocalTrees { trees: Mutex::default(), driving: tokio::sync::Mutex::default(), made: AtomicU64::new(1) };
+        let trees = LocalTrees { trees: Mutex::default(), driving: tokio::sync::Mutex::default(), made: AtomicU64::new(1) };
         (0..count).for_each(|_| trees.add());
         trees
     }
@@ -71,7 +73,7 @@ impl LocalTrees {
             }
             _ => tree,
         };
-        loop {
+        for _ in 0..MOST_TRIES {
             let parts = {
                 let machine = machine.0.lock();
                 if let Some(reply) = machine.earlier_reply(envelope.session, envelope.sequence) {
@@ -93,6 +95,7 @@ impl LocalTrees {
             }
             tokio::task::yield_now().await;
         }
+        panic!("what is in the way of {envelope:?} does not end")
     }
 
     /// Carries out a transaction, the only one that is under way.

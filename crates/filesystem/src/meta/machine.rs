@@ -127,10 +127,7 @@ impl Machine {
             return Err(MetaError::LocksLost);
         }
         match &envelope.command {
-            Command::OpenSession => {
-                self.sessions.open(at.session)?;
-                Ok(Done::Opened { is_shared: self.sessions.are_several() })
-            }
+            Command::OpenSession => self.sessions.open(at.session).map(|is_shared| Done::Opened { is_shared }),
             Command::CloseSession => {
                 self.close_session(at.session);
                 Ok(Done::Done)

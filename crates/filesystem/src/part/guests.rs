@@ -13,7 +13,7 @@ use subsystem::Surroundings;
 use types::FileVolumeId;
 
 use super::contents::{ContentWay, Contents};
-use super::trees::{TreeWay, Trees};
+use super::trees::Trees;
 use crate::asking::Way;
 use crate::asking::content::{Carried, ContentAsk};
 use crate::asking::guest::{GuestAsk, GuestVolume};
@@ -25,25 +25,8 @@ pub struct GuestService {
     pub volume: FileVolumeId,
     pub trees: Arc<Trees>,
     pub contents: Arc<Contents>,
-    /// To the trees of the volume that were asked for.
-    pub tree_ways: Ways<FileTreeId, TreeWay>,
-    /// To its partitions that were asked for.
-    pub content_ways: Ways<FilePartitionId, ContentWay>,
-}
-
-/// Ways that are kept, since each learns who answers.
-pub struct Ways<K, W>(Mutex<BTreeMap<K, Arc<W>>>);
-
-impl<K, W> Default for Ways<K, W> {
-    fn default() -> Self {
-        Ways(Mutex::default())
-    }
-}
-
-impl<K: Ord, W> Ways<K, W> {
-    fn get(&self, to: K, open: impl FnOnce() -> W) -> Arc<W> {
-        self.0.lock().entry(to).or_insert_with(|| Arc::new(open())).clone()
-    }
+    /// To the partitions of the volume that were asked for.
+    pub ways: Mutex<BTreeMap<FilePartitionId, Arc<ContentWay>>>,
 }
 
 impl GuestService {
@@ -64,7 +47,7 @@ impl GuestService {
         if !record.trees.contains(&tree) || !ask.is_of_clients() {
             return Err(format!("the volume has no tree {} that answers this", tree.0));
         }
-        self.tree_ways.get(tree, || self.trees.way(tree)).ask(ask, until).await
+        self.trees.way(tree).ask(ask, until).await
     }
 
     /// A guest is let to the partitions of its volume alone.
@@ -78,7 +61,11 @@ impl GuestService {
         if record.partition(partition).is_none() {
             return Err(format!("the volume has no data partition {}", partition.0));
         }
-        self.content_ways.get(partition, || self.contents.way(partition)).ask(ask, until).await
+        let way = {
+            let mut ways = self.ways.lock();
+            ways.entry(partition).or_insert_with(|| Arc::new(self.contents.way(partition))).clone()
+        };
+        way.ask(ask, until).await
     }
 }
 

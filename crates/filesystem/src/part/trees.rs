@@ -39,6 +39,7 @@ use usage::Elsewhere;
 pub struct Trees {
     around: Surroundings,
     host: Arc<Host<TreeKind>>,
+    soft_inodes: u64,
     /// Of the trees that were asked for.
     searches: Mutex<BTreeMap<FileTreeId, Arc<Search>>>,
 }
@@ -208,10 +209,15 @@ impl From<ReadError> for Outcome {
 }
 
 impl Trees {
-    pub fn new(around: &Surroundings) -> Trees {
+    pub fn new(around: &Surroundings, soft_inodes: u64) -> Trees {
         let kind = TreeKind { around: around.clone() };
         let host = Host::new(&around.env, around.me, around.member.clone(), around.manager.clone(), kind);
-        Trees { around: around.clone(), host: Arc::new(host), searches: Mutex::default() }
+        Trees { around: around.clone(), host: Arc::new(host), soft_inodes, searches: Mutex::default() }
+    }
+
+    /// A tree with more inodes is full, as far as new directories go.
+    pub fn soft_inodes(&self) -> u64 {
+        self.soft_inodes
     }
 
     /// Takes part in the trees that the manager says, for as long as the node lives.

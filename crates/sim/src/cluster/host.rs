@@ -197,7 +197,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
         });
         let files = world.mounts_file(number).map(|mounts_file| {
             let mounts = host.mounts.get_or_insert_with(|| SimMounts::new(mounts_file.with_extension("record"))).clone();
-            FileStarter { door: Arc::new(mounts), mounts_file }
+            FileStarter { door: Arc::new(mounts), mounts_file, soft_inodes: filesystem::meta::limits::SOFT_INODES }
         });
         (Start { env: env.clone(), options, devices, ids, topology, scrub_period, images, files }, env)
     };

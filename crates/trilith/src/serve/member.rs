@@ -182,7 +182,7 @@ fn starters(settings: &Settings) -> Vec<Box<dyn Starter>> {
     let door = Arc::new(super::nbd::NbdDoor::new(settings.cores));
     let images = ImageStarter { door, served_file: settings.data.join(SERVED_FILE) };
     let door = Arc::new(super::mount::FuseDoor::new(settings.cores, &settings.data));
-    let files = FileStarter { door, mounts_file: settings.data.join(MOUNTS_FILE) };
+    let files = FileStarter { door, mounts_file: settings.data.join(MOUNTS_FILE), soft_inodes: settings.tree_inodes };
     vec![Box::new(chunks), Box::new(images), Box::new(files), Box::new(ObjectsStarter)]
 }
 

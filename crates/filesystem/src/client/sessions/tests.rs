@@ -136,7 +136,8 @@ async fn names_lead_to_other_trees_and_back() {
         assert_eq!(client.lookup(*folder, b"..").await.unwrap().0.ino, Ino::ROOT);
     }
     // A file with names in two trees, which loses the one in its own.
-    let (ino, _) = file_in(&client, folders[1], "one").await;
+    let (ino, handle) = file_in(&client, folders[1], "one").await;
+    client.release(ino, handle, None).await;
     assert_eq!(client.link(ino, folders[2], b"two").await.unwrap().0.nlink, 2);
     client.unlink(folders[1], b"one").await.unwrap();
     let found = client.lookup(folders[2], b"two").await.unwrap().0;
@@ -344,16 +345,12 @@ async fn two_clients_leave_whole_trees() {
             let names: [&[u8]; 3] = [b"x", b"y", b"z"];
             let (one, two) = ((folders[any(3)], names[any(3)]), (folders[any(3)], names[any(3)]));
             let outcome = match any(6) {
-                0 => client.make(one.0, one.1, FOLDER).await.map(|made| drop(client.forget(made.0.ino, 1))),
-                1 => client.make(one.0, one.1, FILE).await.map(|made| drop(client.forget(made.0.ino, 1))),
+                0 => client.make(one.0, one.1, FOLDER).await.map(drop),
+                1 => client.make(one.0, one.1, FILE).await.map(drop),
                 2 => client.unlink(one.0, one.1).await,
                 3 => client.rmdir(one.0, one.1).await,
                 4 => match client.lookup(one.0, one.1).await {
-                    Ok(found) => {
-                        let linked = client.link(found.0.ino, two.0, two.1).await;
-                        drop(client.forget(found.0.ino, 1 + u64::from(linked.is_ok())));
-                        linked.map(drop)
-                    }
+                    Ok(found) => client.link(found.0.ino, two.0, two.1).await.map(drop),
                     Err(error) => Err(error),
                 },
                 _ => client.rename(one, two, [RenameHow::Replace, RenameHow::Exchange][any(2)]).await,
@@ -384,6 +381,7 @@ async fn two_clients_leave_whole_trees() {
     let inodes: u64 = volume.trees.all().iter().map(|tree| tree.0.lock().usage().inodes).sum();
     assert_eq!(inodes, names.len() as u64, "an inode without a name");
     for tree in volume.trees.all() {
-        assert_eq!((tree.0.lock().prepared().len(), tree.0.lock().decided().len()), (0, 0));
+        let tree = tree.0.lock();
+        assert_eq!((tree.prepared().len(), tree.decided().len()), (0, 0));
     }
 }

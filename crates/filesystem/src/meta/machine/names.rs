@@ -144,10 +144,8 @@ impl Machine {
     }
 
     fn exchange(&mut self, at: At, one: Place, other: Place) -> Reply {
-        if self.inode(other.ino)?.kind == Kind::Directory {
-            if one.parent != other.parent {
-                self.check_not_below(other.ino, one.parent)?;
-            }
+        if self.inode(other.ino)?.kind == Kind::Directory && one.parent != other.parent {
+            self.check_not_below(other.ino, one.parent)?;
         }
         self.tables.point(one.parent, one.cookie, (other.ino, other.kind));
         self.tables.point(other.parent, other.cookie, (one.ino, one.kind));

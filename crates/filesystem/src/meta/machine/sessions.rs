@@ -31,15 +31,15 @@ struct Session {
 }
 
 impl Sessions {
-    pub fn open(&mut self, session: MetaSession) -> Result<(), MetaError> {
-        if self.is_live(session) {
-            return Ok(());
+    /// Whether others are open as well.
+    pub fn open(&mut self, session: MetaSession) -> Result<bool, MetaError> {
+        if !self.is_live(session) {
+            if self.live.len() >= MAX_SESSIONS {
+                return Err(MetaError::TooManySessions);
+            }
+            self.live.insert(session, Session::default());
         }
-        if self.live.len() >= MAX_SESSIONS {
-            return Err(MetaError::TooManySessions);
-        }
-        self.live.insert(session, Session::default());
-        Ok(())
+        Ok(self.are_several())
     }
 
     pub fn live(&self) -> impl Iterator<Item = MetaSession> {

@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 
 use super::siblings::Siblings;
 use crate::ids::TreeIndex;
-use crate::meta::limits::SOFT_INODES;
 use crate::meta::{Command, Found, Query, Usage};
 use crate::transactions::Trees as _;
 
@@ -27,10 +26,10 @@ pub type Elsewhere = BTreeMap<TreeIndex, Told>;
 
 /// Which tree is to have a new directory: one by chance, among those that answer and are below the soft limit of inodes.
 pub fn tree_for_directory(siblings: &Siblings) -> TreeIndex {
-    let member = &siblings.member;
-    let is_room_here = member.look(|machine| machine.usage().inodes) < SOFT_INODES;
+    let (member, soft_inodes) = (&siblings.member, siblings.trees.soft_inodes());
+    let is_room_here = member.look(|machine| machine.usage().inodes) < soft_inodes;
     let elsewhere = member.elsewhere.lock();
-    let others = elsewhere.iter().filter(|(_, told)| told.is_there && told.usage.inodes < SOFT_INODES);
+    let others = elsewhere.iter().filter(|(_, told)| told.is_there && told.usage.inodes < soft_inodes);
     let candidates: Vec<TreeIndex> = others.map(|(tree, _)| *tree).chain(is_room_here.then(|| member.tree())).collect();
     match candidates.len() as u64 {
         0 => member.tree(),
