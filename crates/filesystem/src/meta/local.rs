@@ -106,14 +106,13 @@ impl LocalTrees {
         let (ended, rest) = transactions::carry_out(&here, id, envelope, new_directory).await;
         let below = (0, *number);
         let ids = if rest.conclude(&here).await { vec![id] } else { Vec::new() };
-        for (other, partition) in (0..).map(TreeIndex).zip(self.all()) {
-            let command = match other == tree {
-                true => Command::Forget { ids: ids.clone(), below },
-                false => Command::Passed { tree, below },
-            };
-            let passed = partition.0.lock().carry_out(&of_leader(envelope.now, command));
-            assert!(passed.is_ok(), "{passed:?}");
-        }
+        let leave = |partition: &LocalPartition, command| {
+            let left = partition.0.lock().carry_out(&of_leader(envelope.now, command));
+            assert!(left.is_ok(), "{left:?}");
+        };
+        leave(&self.tree(tree), Command::Forget { ids, below });
+        // The deciding tree may have had parts, too.
+        self.all().iter().for_each(|partition| leave(partition, Command::Passed { tree, below }));
         ended
     }
 }
