@@ -1,6 +1,7 @@
 //! Commands over several trees in memory, by clients at once. Orders are lost by chance before or behind their effect, or come twice and late; leaders are dropped
 //! half-way, and their trees begun again from rows. What the clients have seen must be what one tree would have shown them.
 
+mod cases;
 mod clients;
 mod judge;
 mod world;

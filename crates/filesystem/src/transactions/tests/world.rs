@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use consensus::Rows;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ids::{Ino, TreeIndex};
 use crate::meta::{
@@ -116,7 +116,7 @@ impl World {
         self.clients
     }
 
-    fn for_all_sessions(&self, command: &Command) {
+    pub fn for_all_sessions(&self, command: &Command) {
         for tree in &self.trees {
             for client in 0..self.clients {
                 tree.machine.lock().carry_out(&envelope(session(client), 0, command.clone())).unwrap();
@@ -153,6 +153,10 @@ impl World {
         for _ in 0..self.below(longest) {
             tokio::task::yield_now().await;
         }
+    }
+
+    pub fn machine(&self, tree: TreeIndex) -> MutexGuard<'_, Machine> {
+        self.tree(tree).machine.lock()
     }
 
     fn tree(&self, tree: TreeIndex) -> &Tree {
@@ -315,6 +319,19 @@ pub struct Leader<'a> {
 impl Leader<'_> {
     fn leads(&self) -> bool {
         self.world.tree(self.tree).leader.lock().count == self.count
+    }
+
+    /// Carries a command out alone, and tells all.
+    pub async fn run(&self, envelope: &Envelope, new_directory: TreeIndex) -> Option<Reply> {
+        let id = self.begin().await?;
+        let (ended, rest) = carry_out(self, id, envelope, new_directory).await;
+        rest.conclude(self).await;
+        self.ended(id);
+        match ended {
+            Ended::Reply(reply) => Some(reply),
+            Ended::Alone => self.propose(envelope.clone()).await.ok(),
+            Ended::Again(_) => None,
+        }
     }
 
     /// One try of a command, as the leader does it. None: it is to be sent again.

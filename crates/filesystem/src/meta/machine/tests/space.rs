@@ -25,6 +25,25 @@ fn truncate(tree: &mut Tree, ino: Ino, size: u64) -> Reply {
 }
 
 #[test]
+fn quotas_count_what_other_trees_have() {
+    let mut tree = Tree::new();
+    let leader = |tree: &mut Tree, command| {
+        let envelope = tree.envelope(command);
+        tree.machine.carry_out(&Envelope { session: MetaSession::LEADER, ..envelope }).unwrap();
+    };
+    leader(&mut tree, Command::SetQuota { bytes: Some(8192), inodes: Some(6) });
+    leader(&mut tree, Command::SetElsewhere { bytes: 4097, inodes: 4 });
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    assert_eq!(tree.make(Ino::ROOT, "b", Kind::File), Err(MetaError::Quota));
+    assert_eq!(commit(&mut tree, ino, vec![key(0, 1, 0, 4096)]), Err(MetaError::Quota));
+    leader(&mut tree, Command::SetElsewhere { bytes: 4096, inodes: 3 });
+    commit(&mut tree, ino, vec![key(0, 2, 0, 4096)]).unwrap();
+    tree.make(Ino::ROOT, "b", Kind::File).unwrap();
+    let usage = tree.machine.usage();
+    assert_eq!((usage.bytes, usage.inodes, usage.quota_inodes), (4096, 3, Some(6)), "what this tree has is its own");
+}
+
+#[test]
 fn keys_join_and_are_freed() {
     let mut tree = Tree::new();
     let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
