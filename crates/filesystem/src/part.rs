@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use groups::{Assigner, Named, named_by_others};
-use manager::{FileTreeId, GroupKind, Snapshot};
+use manager::{GroupKind, Snapshot};
 use net::{BoxFuture, Service, ServiceTag};
 use parking_lot::Mutex;
 use subsystem::{Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
@@ -89,9 +89,11 @@ impl Files {
 
 /// What simulations look at.
 impl Files {
-    /// The first tree of a volume, wherever it is led.
-    pub fn tree(&self, volume: FileVolumeId) -> Arc<dyn MetaPartition> {
-        Arc::new(TreePartition(self.trees.way(FileTreeId(volume.0))))
+    /// The trees of a volume, wherever they are led.
+    pub fn trees(&self, volume: FileVolumeId) -> Vec<Arc<dyn MetaPartition>> {
+        let state = self.around.manager.snapshot();
+        let trees = state.file_volume(volume).map(|volume| volume.trees.clone()).unwrap_or_default();
+        trees.into_iter().map(|tree| Arc::new(TreePartition(self.trees.way(tree))) as Arc<dyn MetaPartition>).collect()
     }
 
     /// Where the copies of each of a volume's data partitions are; none if its group does not answer.

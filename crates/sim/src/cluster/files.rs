@@ -41,6 +41,8 @@ const MAX_RECORDS: usize = 300;
 const KNOWN_INODES: usize = 12;
 /// Sets of directories of a volume.
 const YARDS: usize = 2;
+/// Trees of a volume, of one seed and the next.
+const TREES: [u32; 2] = [3, 1];
 /// One run of so many has two volumes, the others have one: each is two groups more.
 const TWO_VOLUMES_EVERY: u64 = 4;
 
@@ -83,7 +85,10 @@ const MUST_OCCUR: &[&str] = &[
     "files: a copy left",
     "files: a copy rebuilt",
     "files: a longer copy cut",
+    "files: a part of a transaction held for long",
     "files: a session lost its locks",
+    "files: a transaction of another leader concluded",
+    "files: a transaction was in the way",
     "files: an overwrite answered after a change of primary",
     "files: another leader of a tree",
     "files: another primary",

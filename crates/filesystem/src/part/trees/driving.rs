@@ -61,10 +61,10 @@ fn is_of_names(command: &Command) -> bool {
 pub async fn carry_out(trees: &Arc<Trees>, member: &Arc<TreeMember>, envelope: &Envelope) -> Result<Reply, Outcome> {
     let mut pauses = Pauses::new(&trees.around.env);
     loop {
-        let siblings = Siblings::of(trees, member);
-        let driven = match siblings.are_several() && is_of_names(&envelope.command) {
-            true => drive(&siblings, envelope).await?,
-            false => Ended::Alone,
+        let siblings = is_of_names(&envelope.command).then(|| Siblings::of(trees, member));
+        let driven = match siblings.filter(Siblings::are_several) {
+            Some(siblings) => drive(&siblings, envelope).await?,
+            None => Ended::Alone,
         };
         let reason = match driven {
             Ended::Reply(reply) => return Ok(reply),

@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Transactions whose trees are told at once.
 const TOLD_AT_ONCE: usize = 32;
 
-/// When this node has first seen what its tree has of transactions.
-pub type HeldSince = BTreeMap<TransactionId, Instant>;
+/// When this node has first seen what its tree has of transactions. None: it has not looked yet. What it finds then is of before its start, and is asked about at once.
+pub type HeldSince = Option<BTreeMap<TransactionId, Instant>>;
 
 /// The work for all trees that this node leads.
 pub struct Settler(pub Arc<Trees>);
@@ -119,11 +119,12 @@ async fn settle_held(siblings: &Siblings) {
 fn traces(member: &TreeMember) -> BTreeMap<TreeIndex, Traces> {
     let prepared = member.look(|machine| machine.prepared());
     let (now, mut since) = (member.around.env.now(), member.held_since.lock());
-    let mut held = HeldSince::new();
+    let mut held = BTreeMap::new();
     let mut traces: BTreeMap<TreeIndex, Traces> = BTreeMap::new();
     for (id, is_over) in prepared {
-        let seen = *held.entry(id).or_insert(since.get(&id).copied().unwrap_or(now));
-        let is_old = now.saturating_duration_since(seen) >= PATIENCE;
+        let seen = since.as_ref().and_then(|since| since.get(&id).copied()).unwrap_or(now);
+        held.insert(id, seen);
+        let is_old = since.is_none() || now.saturating_duration_since(seen) >= PATIENCE;
         if !is_old && !is_over {
             continue;
         }
@@ -138,6 +139,6 @@ fn traces(member: &TreeMember) -> BTreeMap<TreeIndex, Traces> {
             of_tree.last_old = of_tree.last_old.max(Some(id));
         }
     }
-    *since = held;
+    *since = Some(held);
     traces
 }

@@ -101,6 +101,9 @@ fn copies_of_orders_have_no_effect_when_their_transaction_is_forgotten() {
     let id = volume.world.machine(TreeIndex(0)).decided().last().expect("it is noted").0;
     let prepare = || volume.order(1, Command::Prepare { id, part: Part::GainName { ino: file } });
     assert_eq!((prepare(), volume.links(file)), (Err(MetaError::Busy), Ok(2)), "it has taken effect");
+    // Of a leader that has asked before that, and was told that the transaction is forgotten.
+    volume.order(1, Command::Conclude { id, is_done: false }).unwrap();
+    assert_eq!(prepare(), Err(MetaError::Busy));
     volume.runtime.block_on(volume.world.settle_all());
     assert_eq!(prepare(), Err(MetaError::Busy), "all up to it are over");
     volume.order(1, Command::Conclude { id, is_done: true }).unwrap();
@@ -153,6 +156,21 @@ fn keys_of_another_trees_file_are_not_freed() {
     let commit = volume.next(commit);
     let mut tree = volume.world.machine(TreeIndex(0));
     assert_eq!((tree.carry_out(&commit), tree.freed_partitions()), (Err(MetaError::Across), Vec::new()));
+}
+
+#[test]
+fn no_directory_moves_in_the_first_tree_while_another_transaction_moves_one() {
+    let mut volume = Volume::new();
+    let (from, to) = (volume.make(Ino::ROOT, "a", Kind::Directory, 0), volume.make(Ino::ROOT, "b", Kind::Directory, 0));
+    volume.make(from, "x", Kind::Directory, 0);
+    let moves = vec![Move { directory: TreeIndex(1).first_ino(), to: TreeIndex(2).first_ino() }];
+    volume.order(0, Command::Prepare { id: OTHER, part: Part::MoveLock { moves } }).unwrap();
+    let rename = Command::Rename { from: (from, name("x")), to: (to, name("y")), how: RenameHow::Replace };
+    let rename = volume.next(rename);
+    let carry_out = || volume.world.machine(TreeIndex(0)).carry_out(&rename);
+    assert_eq!(carry_out(), Err(MetaError::Busy));
+    volume.order(0, Command::Conclude { id: OTHER, is_done: false }).unwrap();
+    assert_eq!(carry_out(), Ok(Done::Renamed(None)));
 }
 
 /// Caught: the leader had looked for loops above one directory, and another one with the same name was moved.

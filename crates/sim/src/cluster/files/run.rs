@@ -11,7 +11,7 @@ use super::history::FileHistories;
 use super::names::new;
 use super::space::check_space;
 use super::user::{FileUser, Volume, place_at};
-use super::{TWO_VOLUMES_EVERY, YARDS, scenario_of};
+use super::{TREES, TWO_VOLUMES_EVERY, YARDS, scenario_of};
 use crate::cluster::images::person::caller;
 use crate::draw::Draw;
 use crate::trace::Trace;
@@ -86,10 +86,10 @@ pub(super) async fn mount(world: &World, number: usize, volume: &str) -> Result<
 }
 
 /// Volumes that are mounted on all nodes, with what programs find in them.
-async fn make_volumes(world: &Arc<World>, histories: &FileHistories, count: u64) -> Result<Vec<Volume>, String> {
+async fn make_volumes(world: &Arc<World>, histories: &FileHistories, count: u64, trees: u32) -> Result<Vec<Volume>, String> {
     let names: Vec<String> = (0..count).map(|number| format!("volume-{number}")).collect();
     for (number, name) in names.iter().enumerate() {
-        ask(world, number, &Ask::Create { name: name.clone(), quota: FileQuota::default(), trees: 1 }).await?;
+        ask(world, number, &Ask::Create { name: name.clone(), quota: FileQuota::default(), trees }).await?;
     }
     world.env.sleep(LEAD_TIME).await;
     let mut volumes = Vec::new();
@@ -137,7 +137,8 @@ fn user(
 
 async fn live(world: &Arc<World>, histories: &Arc<FileHistories>, seed: u64) -> Result<(), String> {
     let count = if seed % TWO_VOLUMES_EVERY == TWO_VOLUMES_EVERY - 1 { 2 } else { 1 };
-    let volumes = Arc::new(make_volumes(world, histories, count).await?);
+    let trees = TREES[seed as usize % TREES.len()];
+    let volumes = Arc::new(make_volumes(world, histories, count, trees).await?);
     let is_over = Arc::new(AtomicBool::new(false));
     let mut working = tokio::task::JoinSet::new();
     for number in 0..world.scenario.workload.clients {

@@ -55,28 +55,32 @@ async fn check_files_go(user: &FileUser, volume: &Volume) -> Result<(), String> 
     await_gone(user, &partitions, SESSIONS_END, |extent| named.contains(extent)).await
 }
 
-/// A tree as the first node reaches it.
-fn tree_of(user: &FileUser, volume: FileVolumeId) -> Result<(Running, Arc<dyn MetaPartition>), String> {
+/// Trees as the first node reaches them.
+fn trees_of(user: &FileUser, volume: FileVolumeId) -> Result<(Running, Vec<Arc<dyn MetaPartition>>), String> {
     let node = user.world.running().into_iter().next().ok_or("no node runs")?;
-    let tree = files_of(&node.node).tree(volume);
-    Ok((node, tree))
+    let trees = files_of(&node.node).trees(volume);
+    Ok((node, trees))
 }
 
 /// Which of these extents no file has.
-async fn unnamed(user: &FileUser, volume: FileVolumeId, extents: Vec<ExtentId>) -> Result<BTreeSet<ExtentId>, String> {
-    let (node, tree) = tree_of(user, volume)?;
-    let asked = async move { tree.query(Query::Unreferenced { extents }).await };
-    match user.world.ask_node(&node, None, asked).await? {
-        Some(Ok(Ok(Found::Extents(extents)))) => Ok(extents.into_iter().collect()),
-        other => Err(format!("its tree does not say which extents have files: {other:?}")),
+async fn unnamed(user: &FileUser, volume: FileVolumeId, mut extents: Vec<ExtentId>) -> Result<BTreeSet<ExtentId>, String> {
+    let (node, trees) = trees_of(user, volume)?;
+    for tree in trees {
+        let asked = async move { tree.query(Query::Unreferenced { extents }).await };
+        extents = match user.world.ask_node(&node, None, asked).await? {
+            Some(Ok(Ok(Found::Extents(extents)))) => extents,
+            other => return Err(format!("its tree does not say which extents have files: {other:?}")),
+        };
     }
+    Ok(extents.into_iter().collect())
 }
 
 /// Sessions of machines that lost their power would end by their silence.
 async fn close_sessions(user: &FileUser, volume: &Volume, id: FileVolumeId) -> Result<(), String> {
     let mounts: Vec<_> = user.world.hosts.lock().iter().filter_map(|host| host.mounts.clone()).collect();
-    let (node, tree) = tree_of(user, id)?;
-    for session in mounts.iter().flat_map(|mounts| mounts.sessions_of(&volume.name)) {
+    let (node, trees) = trees_of(user, id)?;
+    let sessions: Vec<_> = mounts.iter().flat_map(|mounts| mounts.sessions_of(&volume.name)).collect();
+    for (session, tree) in sessions.iter().flat_map(|session| trees.iter().map(move |tree| (*session, tree))) {
         let (now, command) = (Time::default(), Command::CloseSession);
         let envelope = Envelope { session, sequence: u64::MAX, answered_below: 0, now, locks_lost: 0, command };
         let tree = tree.clone();

@@ -91,9 +91,19 @@ enum Refusal {
 impl Refusal {
     fn is(self, error: MetaError) -> bool {
         match self {
-            Refusal::For(expected) => expected == error,
+            Refusal::For(expected) => expected == error || is_another_cause(expected, error),
             Refusal::Gone => matches!(error, MetaError::NotFound | MetaError::Stale),
         }
+    }
+}
+
+/// Where several causes refuse a call, trees find another one first than one tree would.
+fn is_another_cause(expected: MetaError, error: MetaError) -> bool {
+    use MetaError::{Below, Exists, NotAllowed, NotDirectory, NotEmpty, NotFound};
+    match expected {
+        Below => matches!(error, NotFound | Exists | NotDirectory | NotEmpty),
+        NotAllowed => matches!(error, NotFound | Exists),
+        _ => false,
     }
 }
 
