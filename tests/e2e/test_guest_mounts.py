@@ -67,8 +67,8 @@ def test_a_guest_of_a_cluster_goes_on_when_its_node_dies(folder):
     guest.mkdir()
     node.mkdir()
     try:
-        for name in ("home", "other"):
-            cluster.run(1, "volume", "create", name)
+        cluster.run(1, "volume", "create", "home", "--trees", "3")
+        cluster.run(1, "volume", "create", "other")
         (folder / "key").write_text(cluster.run(2, "volume", "key", "home"))
         assert (folder / "key").read_text() == cluster.run(3, "volume", "key", "home"), "all nodes know the same key"
         # Only the first node is named: the others are learned from it.
@@ -82,6 +82,15 @@ def test_a_guest_of_a_cluster_goes_on_when_its_node_dies(folder):
         assert read(guest / "from-node") == content[::-1]
         os.rename(guest / "from-node", guest / "renamed")
         assert sorted(os.listdir(node)) == ["from-guest", "renamed"]
+        # Directories of all trees.
+        for number in range(12):
+            os.makedirs(guest / "folders" / str(number))
+            write(guest / "folders" / str(number) / "file", content[:number])
+        os.rename(guest / "folders" / "0" / "file", guest / "folders" / "11" / "moved")
+        os.rmdir(guest / "folders" / "0")
+        for number in range(1, 12):
+            assert read(node / "folders" / str(number) / "file") == content[:number]
+        assert read(node / "folders" / "11" / "moved") == b""
 
         cluster.kill(1)
         written = []

@@ -128,10 +128,7 @@ impl Machine {
         }
         match &envelope.command {
             Command::OpenSession => self.sessions.open(at.session).map(|is_shared| Done::Opened { is_shared }),
-            Command::CloseSession => {
-                self.close_session(at.session);
-                Ok(Done::Done)
-            }
+            Command::CloseSession => Ok(self.close_session(at.session)),
             Command::Make { parent, name, new } => self.make(at, *parent, name, new),
             Command::MakeUnnamed { parent, new } => self.make_unnamed(at, *parent, new),
             Command::Link { ino, parent, name } => self.link(at, *ino, *parent, name),

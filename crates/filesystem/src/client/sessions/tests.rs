@@ -292,7 +292,7 @@ async fn a_call_of_an_earlier_process_is_asked_for_where_it_was_sent() {
         let next = Client::resume(volume.way(), volume.data.clone(), volume.env.clone(), record.try_clone().unwrap()).unwrap();
         next.ask_kernel(Box::new(|_| true));
         append(&next).await.unwrap();
-        assert_eq!(next.read(ino, 0, 100).await.unwrap(), b"once");
+        assert_eq!(next.read(ino, 0, 100).await.unwrap(), &b"once"[..]);
         assert_eq!(in_call(CallId(10), next.make(folder, b"d", FOLDER)).await.unwrap().0.ino, made);
     }
 }

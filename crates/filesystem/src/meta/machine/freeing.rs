@@ -6,6 +6,7 @@ use consensus::{MachineError, RowChange};
 
 use super::super::command::MetaSession;
 use super::super::query::{Freed, FreedPiece};
+use super::super::reply::Done;
 use super::Machine;
 use super::keeping::FREED;
 use super::rowmap::RowMap;
@@ -121,11 +122,12 @@ impl Machine {
         }
     }
 
-    pub(super) fn close_session(&mut self, session: MetaSession) {
+    pub(super) fn close_session(&mut self, session: MetaSession) -> Done {
         self.locks.end_session(session);
         for ino in self.sessions.close(session) {
             self.free_inode(ino);
         }
+        Done::Done
     }
 
     /// An extent belongs to one file: it goes with it.
