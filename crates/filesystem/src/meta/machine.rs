@@ -166,27 +166,6 @@ impl Machine {
                 self.freed.confirm(*partition, *up_to);
                 Ok(Done::Done)
             }
-            Command::Reign => Ok(Done::Reign(self.transactions.begin_reign())),
-            Command::Prepare { id, part } => self.prepare(at, *id, part),
-            Command::Decide { id, command, prepared } => self.decide(at, *id, command, prepared),
-            Command::Remember { reply } => *reply,
-            Command::Refuse { id } => {
-                self.transactions.refuse(*id);
-                Ok(Done::Done)
-            }
-            Command::Conclude { id, is_done } => {
-                self.conclude(at, *id, *is_done);
-                Ok(Done::Done)
-            }
-            Command::Forget { ids, below } => {
-                ids.iter().for_each(|id| self.transactions.forget(*id));
-                self.transactions.raise_least(*below);
-                Ok(Done::Done)
-            }
-            Command::Passed { tree, below } => {
-                self.passed(at, *tree, *below);
-                Ok(Done::Done)
-            }
             Command::SetQuota { bytes, inodes } => {
                 (self.quota.bytes, self.quota.inodes) = (*bytes, *inodes);
                 Ok(Done::Done)
@@ -195,6 +174,7 @@ impl Machine {
                 (self.quota.bytes_elsewhere, self.quota.inodes_elsewhere) = (*bytes, *inodes);
                 Ok(Done::Done)
             }
+            command => self.apply_order(at, command),
         }
     }
 

@@ -6,7 +6,7 @@ use consensus::{MachineError, RowChange};
 use serde::{Deserialize, Serialize};
 
 use super::super::attributes::{Kind, Time};
-use super::super::command::{MetaSession, RenameHow};
+use super::super::command::{Command, MetaSession, RenameHow};
 use super::super::limits::MAX_LINKS;
 use super::super::reply::{Done, MetaError, Reply};
 use super::super::transaction::{Part, PartAnswer, Prepared, TransactionId, TransactionNumber};
@@ -235,6 +235,34 @@ impl Transactions {
 }
 
 impl Machine {
+    /// What leaders ask about transactions.
+    pub(super) fn apply_order(&mut self, at: At, command: &Command) -> Reply {
+        match command {
+            Command::Reign => Ok(Done::Reign(self.transactions.begin_reign())),
+            Command::Prepare { id, part } => self.prepare(at, *id, part),
+            Command::Decide { id, command, prepared } => self.decide(at, *id, command, prepared),
+            Command::Remember { reply } => *reply,
+            Command::Refuse { id } => {
+                self.transactions.refuse(*id);
+                Ok(Done::Done)
+            }
+            Command::Conclude { id, is_done } => {
+                self.conclude(at, *id, *is_done);
+                Ok(Done::Done)
+            }
+            Command::Forget { ids, below } => {
+                ids.iter().for_each(|id| self.transactions.forget(*id));
+                self.transactions.raise_least(*below);
+                Ok(Done::Done)
+            }
+            Command::Passed { tree, below } => {
+                self.passed(at, *tree, *below);
+                Ok(Done::Done)
+            }
+            _ => Err(MetaError::Invalid),
+        }
+    }
+
     /// Holds a part ready. The same part again gets the same answer.
     pub(super) fn prepare(&mut self, at: At, id: TransactionId, part: &Part) -> Reply {
         if let Some(answer) = self.transactions.found(id, part) {
