@@ -94,12 +94,9 @@ impl Image {
 
     /// A blob that was never finished, wherever it stands.
     async fn free_stray(&self, id: BlobId) -> Result<(), Fault> {
-        let (copies, is_known) = {
-            let state = self.state.lock();
-            (state.view.copies, state.map.blob(id.index, id.layer).is_some())
-        };
-        // Of an image with one copy, its device has told whether it stands.
-        if copies > 1 && !is_known {
+        // What a device in doubt has of it is in the map by now. A request that was given up between two questions leaves no doubt.
+        let is_known = self.state.lock().map.blob(id.index, id.layer).is_some();
+        if !is_known {
             env::mark("images: a blob that was not finished freed");
             for device in self.view().devices {
                 self.free_found(device, id).await?;
