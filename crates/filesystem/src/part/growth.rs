@@ -37,7 +37,7 @@ impl Growth {
     fn to_grow<'a>(&self, state: &'a Snapshot, member: &TreeMember) -> Option<&'a Arc<FileVolumeRecord>> {
         let (volume, at) = state.file_tree(member.id())?;
         let may_grow = at + 1 == volume.trees.len() && at + 1 < MAX_FILE_TREES && !volume.is_removing;
-        let has_many = || member.look(|machine| machine.usage().inodes) > self.trees.soft_inodes();
+        let has_many = || self.trees.is_full(member.look(|machine| machine.usage().inodes));
         (may_grow && has_many()).then_some(volume)
     }
 

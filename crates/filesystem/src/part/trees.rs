@@ -215,9 +215,9 @@ impl Trees {
         Trees { around: around.clone(), host: Arc::new(host), soft_inodes, searches: Mutex::default() }
     }
 
-    /// A tree with more inodes is full, as far as new directories go.
-    pub fn soft_inodes(&self) -> u64 {
-        self.soft_inodes
+    /// Whether a tree with so many inodes gets no new directories. The newest one that has so many is followed by another.
+    pub fn is_full(&self, inodes: u64) -> bool {
+        inodes >= self.soft_inodes
     }
 
     /// Takes part in the trees that the manager says, for as long as the node lives.

@@ -26,14 +26,14 @@ pub type Elsewhere = BTreeMap<TreeIndex, Told>;
 
 /// Which tree is to have a new directory: one by chance, among those that answer and are below the soft limit of inodes.
 pub fn tree_for_directory(siblings: &Siblings) -> TreeIndex {
-    let (member, soft_inodes) = (&siblings.member, siblings.trees.soft_inodes());
-    let is_room_here = member.look(|machine| machine.usage().inodes) < soft_inodes;
+    let (member, trees) = (&siblings.member, &siblings.trees);
+    let is_room_here = !trees.is_full(member.look(|machine| machine.usage().inodes));
     let elsewhere = member.elsewhere.lock();
-    let others = elsewhere.iter().filter(|(_, told)| told.is_there && told.usage.inodes < soft_inodes);
+    let others = elsewhere.iter().filter(|(_, told)| told.is_there && !trees.is_full(told.usage.inodes));
     let candidates: Vec<TreeIndex> = others.map(|(tree, _)| *tree).chain(is_room_here.then(|| member.tree())).collect();
     match candidates.len() as u64 {
         0 => member.tree(),
-        count => candidates[siblings.trees.around.env.random_below(count) as usize],
+        count => candidates[trees.around.env.random_below(count) as usize],
     }
 }
 
