@@ -68,8 +68,8 @@ enum Aborted {
 /// Ends the connection: by the kernel's control files, which the user that mounted may write, or else by a forced unmount.
 fn abort(point: &Path) -> Result<Aborted, UnmountError> {
     let failed = |why| UnmountError::Failed { point: point.to_owned(), why };
-    let table = fs::read(MOUNTINFO).map_err(|error| failed(format!("{MOUNTINFO}: {error}")))?;
-    let connection = connection_of(&table, point).ok_or_else(|| UnmountError::NotMounted { point: point.to_owned() })?;
+    let found = connection(point).map_err(|error| failed(format!("{MOUNTINFO}: {error}")))?;
+    let connection = found.ok_or_else(|| UnmountError::NotMounted { point: point.to_owned() })?;
     let control = format!("/sys/fs/fuse/connections/{connection}/abort");
     match fs::write(&control, "1") {
         Ok(()) => Ok(Aborted::StillMounted),
