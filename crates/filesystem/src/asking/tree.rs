@@ -17,7 +17,7 @@ pub const LIMITS: AskLimits = AskLimits { each: Duration::from_secs(10), all: Du
 pub enum TreeAsk {
     Command(Envelope),
     Query(Query),
-    /// What people ask: who leads it, and what it has.
+    /// What people ask: which node leads it, and what it has.
     Standing,
     OfLeader(LeaderAsk),
 }
