@@ -147,3 +147,38 @@ def test_a_key_opens_its_volume_and_nothing_else_over_tls(folder):
             write(guest / "another", content)
     finally:
         node.stop()
+
+
+def test_an_exclusive_mount_keeps_guests_out_and_guests_keep_nodes_out(folder):
+    guest, node_point = folder / "guest", folder / "node"
+    guest.mkdir()
+    node_point.mkdir()
+    address = f"127.0.0.1:{free_port()}"
+    trilith("cluster", "init", "--cluster-addr", address, "--data", str(folder / "data"))
+    node = Node(folder, "1GiB")
+    try:
+        # Each of the trees has to agree.
+        node.run("volume", "create", "home", "--trees", "3")
+        key = node.run("volume", "key", "home").strip()
+        of_guest = ("mount", "home", str(guest), "--cluster", address, "--detach")
+        of_node = ("mount", "home", str(node_point), "--detach")
+
+        node.run(*of_node, "--exclusive")
+        trilith(*of_guest, key=key, refused="has the volume for itself")
+        trilith(*of_guest, "--exclusive", key=key, refused="has the volume for itself")
+        node.run("umount", str(node_point))
+
+        trilith(*of_guest, "--exclusive", key=key)
+        for number in range(6):
+            os.makedirs(guest / str(number))
+            (guest / str(number) / "file").write_bytes(b"x" * number)
+        node.run(*of_node, refused="has the volume for itself")
+        trilith("umount", str(guest))
+
+        node.run(*of_node)
+        trilith(*of_guest, "--exclusive", key=key, refused="other mounts use the volume")
+        assert all((node_point / str(number) / "file").read_bytes() == b"x" * number for number in range(6))
+        trilith(*of_guest, key=key)
+        assert (guest / "5" / "file").read_bytes() == b"xxxxx"
+    finally:
+        node.kill()

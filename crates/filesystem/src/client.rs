@@ -12,6 +12,7 @@
 //! - An inode without names is told as not open only when the kernel does not refer to it and no file of it is open. A client that was resumed asks the kernel.
 //! - The commands of a mount's call have one effect, in however many processes the call is carried out (`calls`, `record`).
 //! - Reading does not change the time of the last access.
+//! - The kernel of an exclusive client buffers writes: sizes and times of files are the kernel's, and come here later.
 
 pub mod acl;
 mod attributes;
@@ -69,6 +70,15 @@ pub const NAMES_VALID: Duration = Duration::from_secs(1);
 /// to it may have come late.
 const OTHERS_LEARN: Duration = Duration::from_secs(2);
 
+/// How a session begins.
+#[derive(Debug, Default)]
+pub struct Opening {
+    /// An empty file for the record of the session, from which another process can go on.
+    pub record: Option<File>,
+    /// It is refused while another session uses the volume, and keeps others out as long as it lives.
+    pub is_exclusive: bool,
+}
+
 /// Whether the kernel of a mount has an inode.
 pub type Refers = Box<dyn Fn(Ino) -> bool + Send + Sync>;
 
@@ -86,17 +96,17 @@ pub struct Client {
 impl Client {
     /// Begins a session at a volume's partitions, which ends with this process.
     pub async fn connect(meta: Arc<dyn MetaTrees>, data: Arc<dyn DataPartition>, env: Env) -> Result<Arc<Client>, ClientError> {
-        Ok(Client::with(Commands::open(meta, env, None).await?, data, Files::default(), Locks::default()))
+        Client::connect_as(meta, data, env, Opening::default()).await
     }
 
-    /// As [`Client::connect`], with a record in an empty file, from which another process can go on.
-    pub async fn connect_recorded(
+    /// As [`Client::connect`], with more to say of the session.
+    pub async fn connect_as(
         meta: Arc<dyn MetaTrees>,
         data: Arc<dyn DataPartition>,
         env: Env,
-        record: File,
+        opening: Opening,
     ) -> Result<Arc<Client>, ClientError> {
-        Ok(Client::with(Commands::open(meta, env, Some(record)).await?, data, Files::default(), Locks::default()))
+        Ok(Client::with(Commands::open(meta, env, opening).await?, data, Files::default(), Locks::default()))
     }
 
     /// Goes on with the session of a process that has ended. [`Client::ask_kernel`] comes before the first call.
@@ -107,7 +117,8 @@ impl Client {
         record: File,
     ) -> Result<Arc<Client>, RecordError> {
         let (commands, generation) = Commands::resume(meta, env, record)?;
-        let locks = Locks::taken_over(commands.trees());
+        // The kernel has the locks of an exclusive client.
+        let locks = if commands.is_exclusive() { Locks::default() } else { Locks::taken_over(commands.trees()) };
         Ok(Client::with(commands, data, Files::taken_over(generation), locks))
     }
 
@@ -148,6 +159,16 @@ impl Client {
 
     pub fn session(&self) -> MetaSession {
         self.commands.session()
+    }
+
+    /// Whether no other session uses the volume as long as this one lives.
+    pub fn is_exclusive(&self) -> bool {
+        self.commands.is_exclusive()
+    }
+
+    /// Ends a session whose process is gone and has left no record. Ending again has no effect.
+    pub async fn end_session(meta: Arc<dyn MetaTrees>, env: Env, session: MetaSession) -> Result<(), ClientError> {
+        Commands::of_session(meta, env, session).close_known().await
     }
 
     /// Ends the session: files without names that it had open are freed. Later calls fail.

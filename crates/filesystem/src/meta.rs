@@ -20,7 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::TreeIndex;
 pub use attributes::{Attributes, GROUP_EXECUTES, Kind, MODE_BITS, SET_GID, SET_UID, Time};
-pub use command::{AttributeChange, Command, Envelope, Expected, MetaSession, NewInode, RenameHow, TimeChange, XattrHow};
+pub use command::{
+    AttributeChange, Command, Envelope, Expected, FileTimes, MetaSession, NewInode, RenameHow, TimeChange, XattrHow,
+};
 pub use lock::{Lock, LockFamily, LockOwner, LockRange};
 pub use machine::Machine;
 pub use query::{Answer, DirectoryEntry, Found, Freed, FreedPiece, Query, Usage};

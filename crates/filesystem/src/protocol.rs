@@ -51,6 +51,8 @@ pub struct MountOptions {
     pub is_private: bool,
     /// The next start of the server mounts it again.
     pub is_kept: bool,
+    /// No other mount uses the volume as long as it is there, and the kernel buffers writes.
+    pub is_exclusive: bool,
 }
 
 /// How a mount ends.

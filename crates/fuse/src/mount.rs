@@ -118,13 +118,22 @@ impl Mount {
         Mount { devices: descriptors.into_iter().map(Device::from).collect(), point, negotiated: Some(negotiated) }
     }
 
-    /// Has the kernel read so far ahead of programs that read in sequence: INIT can only lower what it does by itself, 128 KiB. A caller that is not root
-    /// can't change it.
+    /// Has the kernel read so far ahead of programs that read in sequence: INIT can only lower what it does by itself, 128 KiB.
     pub(crate) fn raise_readahead(&self, bytes: u32) {
+        self.set("read_ahead_kb", bytes >> 10);
+    }
+
+    /// Has the kernel buffer so many hundredths of what it buffers for all file systems together. By itself it is one.
+    pub(crate) fn raise_buffered(&self, percent: u32) {
+        self.set("max_ratio", percent);
+    }
+
+    /// A caller that is not root can't.
+    fn set(&self, what: &str, value: u32) {
         let Ok(Some(connection)) = unmount::connection(&self.point) else { return };
-        let setting = format!("/sys/class/bdi/0:{connection}/read_ahead_kb");
-        if let Err(error) = std::fs::write(&setting, (bytes >> 10).to_string()) {
-            tracing::debug!(%error, setting, "the kernel reads ahead as it does by itself");
+        let setting = format!("/sys/class/bdi/0:{connection}/{what}");
+        if let Err(error) = std::fs::write(&setting, value.to_string()) {
+            tracing::debug!(%error, setting, "the kernel goes by its own setting");
         }
     }
 

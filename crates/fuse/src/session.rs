@@ -28,7 +28,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use self::core::Core;
-use crate::abi::init::HAS_RESEND;
+use crate::abi::init::{HAS_RESEND, WRITEBACK_CACHE};
 use crate::device::Device;
 use crate::file_system::FileSystem;
 use crate::ids::SessionId;
@@ -55,6 +55,9 @@ pub const MAX_WAITING_LOCKS: usize = 2048;
 
 /// The kernel sends INIT while it mounts; longer than this is a mistake.
 const INIT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much of the writes that the kernel buffers for all file systems may be those of a mount for which it buffers writes.
+const BUFFERED_PERCENT: u32 = 25;
 
 /// How a mount is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +166,9 @@ impl Session {
                 let negotiated = shake_hands(device, &options.capabilities)?;
                 if negotiated.max_readahead_bytes < options.capabilities.max_readahead_bytes {
                     mount.raise_readahead(options.capabilities.max_readahead_bytes);
+                }
+                if negotiated.has(WRITEBACK_CACHE) {
+                    mount.raise_buffered(BUFFERED_PERCENT);
                 }
                 negotiated
             }

@@ -44,12 +44,10 @@ async fn sweep(meta: Arc<LocalTrees>, tree: TreeIndex, data: Arc<MemoryPartition
             given_back.expect("memory can be given back");
         }
         if let Some(last) = freed.last() {
-            let (session, up_to) = (MetaSession(env.random_u64()), last.number);
-            let commands = [Command::OpenSession, Command::ConfirmFreed { partition: 0, up_to }, Command::CloseSession];
-            for (sequence, command) in (1..).zip(commands) {
-                let envelope = Envelope { session, sequence, answered_below: 0, now: Time::default(), locks_lost: 0, command };
-                meta.command_at(tree, envelope).await.expect("it answers").expect("it is carried out");
-            }
+            let (session, now) = (MetaSession::LEADER, Time::default());
+            let command = Command::ConfirmFreed { partition: 0, up_to: last.number };
+            let envelope = Envelope { session, sequence: 0, answered_below: 0, now, locks_lost: 0, command };
+            meta.command_at(tree, envelope).await.expect("it answers").expect("it is carried out");
         }
         env.sleep(Duration::from_millis(20)).await;
     }

@@ -1,4 +1,6 @@
 //! What the kernel has of files that another client changed is dropped, before the kernel is told what is new.
+//!
+//! No other client changes files of an exclusive mount, and pages that its kernel has may be newer than any that is written: none is dropped there.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,6 +12,9 @@ use tokio::task::JoinHandle;
 
 /// How long a write's answer waits for what it makes old. The kernel may have locked the page that it writes until it has the answer: then it is dropped after it.
 const WRITE_PATIENCE: Duration = Duration::from_millis(5);
+
+/// An offset that keeps the pages of a file.
+const KEEP_PAGES: i64 = -1;
 
 /// The way to the caches of the kernel.
 #[derive(Debug, Default)]
@@ -26,26 +31,34 @@ impl Caches {
 
     /// The kernel is about to be told attributes, which it then has.
     pub async fn renew(&self, client: &Client, attributes: &Attributes) {
-        if client.told(attributes) == Old::Pages {
+        if !client.is_exclusive() && client.told(attributes) == Old::Pages {
             self.drop_pages(client, attributes).await;
+        }
+    }
+
+    /// The kernel shall ask anew for the attributes of a file that a call has changed beside what it asked for.
+    pub async fn renew_changed(&self, client: &Client, attributes: &Attributes) {
+        match client.is_exclusive() {
+            true => joined(self.drop(attributes, KEEP_PAGES)).await,
+            false => self.renew_all(client, attributes).await,
         }
     }
 
     /// The kernel is about to be answered without attributes: it shall ask for them anew where they have changed.
     pub async fn renew_all(&self, client: &Client, attributes: &Attributes) {
+        if client.is_exclusive() {
+            return;
+        }
         match client.told(attributes) {
             Old::Nothing => {}
-            Old::Attributes => {
-                // A negative offset keeps the pages.
-                joined(self.drop(attributes, -1)).await;
-            }
+            Old::Attributes => joined(self.drop(attributes, KEEP_PAGES)).await,
             Old::Pages => self.drop_pages(client, attributes).await,
         }
     }
 
     /// A write is about to be answered. `is_elsewhere`: the kernel has put its bytes at another offset into its cache.
     pub async fn renew_after_write(self: Arc<Self>, client: &Arc<Client>, attributes: Attributes, is_elsewhere: bool) {
-        if client.told(&attributes) != Old::Pages && !is_elsewhere {
+        if client.is_exclusive() || client.told(&attributes) != Old::Pages && !is_elsewhere {
             return;
         }
         let (caches, owned) = (self, Arc::clone(client));

@@ -53,8 +53,12 @@ pub fn type_bits(kind: Kind) -> u32 {
 pub fn time_change(change: request::TimeChange) -> TimeChange {
     match change {
         request::TimeChange::Now => TimeChange::Now,
-        request::TimeChange::At(time) => TimeChange::At(Time { seconds: time.seconds, nanos: time.nanos }),
+        request::TimeChange::At(at) => TimeChange::At(time(at)),
     }
+}
+
+pub fn time(time: Timestamp) -> Time {
+    Time { seconds: time.seconds, nanos: time.nanos }
 }
 
 fn timestamp(time: Time) -> Timestamp {

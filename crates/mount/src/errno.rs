@@ -46,6 +46,7 @@ fn of_meta(error: MetaError) -> Errno {
         MetaError::NotAllowed => Errno::PERM,
         MetaError::Locked => Errno::AGAIN,
         MetaError::TooManyLocks => Errno::NOLCK,
+        MetaError::InUse | MetaError::HeldAlone => Errno::BUSY,
         MetaError::LocksLost
         | MetaError::Changed
         | MetaError::NoSession

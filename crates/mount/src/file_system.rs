@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::answer::answer;
+use crate::buffered;
 use crate::caches::Caches;
 use crate::convert::{self, Validity, ino};
 use crate::ending::Ending;
@@ -38,13 +39,16 @@ pub struct Volume {
     /// Tells which inodes without names are not in use.
     telling: AbortHandle,
     ending: Arc<Ending>,
+    /// The kernel buffers writes: what it has of a file is newer than what the client has.
+    is_exclusive: bool,
 }
 
 impl Volume {
     pub fn new(client: Arc<Client>, runtime: Handle, validity: Validity, caches: Arc<Caches>, ending: Arc<Ending>) -> Self {
         let teller = Arc::clone(&client);
         let telling = runtime.spawn(async move { teller.keep_telling().await }).abort_handle();
-        Volume { client, runtime, validity, caches, waits: Arc::default(), telling, ending }
+        let is_exclusive = client.is_exclusive();
+        Volume { client, runtime, validity, caches, waits: Arc::default(), telling, ending, is_exclusive }
     }
 
     /// Answers with what `work` makes of the client.
@@ -94,11 +98,11 @@ fn owner(caller: &Caller) -> Owner {
     Owner { uid: caller.uid, gid: caller.gid }
 }
 
-/// `flags`: `O_*` that the file is opened with.
-fn opened(handle: FileHandle, flags: u32) -> Opened {
+/// `flags`: `O_*` that the file is opened with. An exclusive mount has the end of a file in its cache.
+fn opened(handle: FileHandle, flags: u32, is_exclusive: bool) -> Opened {
     // What the page cache has is dropped by notifications where another client has changed it. An append through it would come in parts, one for each page that
     // is not there.
-    let direct_io = flags & APPEND != 0;
+    let direct_io = flags & APPEND != 0 && !is_exclusive;
     Opened { keep_cache: true, direct_io, parallel_direct_writes: true, ..Opened::new(fuse::FileHandle(handle.0)) }
 }
 
@@ -176,9 +180,14 @@ impl FileSystem for Volume {
             size: request.size,
             atime: request.atime.map(convert::time_change),
             mtime: request.mtime.map(convert::time_change),
+            ctime: request.ctime.map(convert::time),
             kills_set_ids: request.kill_suidgid,
         };
         let (node, validity, caches) = (ino(request.node), self.validity, Arc::clone(&self.caches));
+        if let Some(times) = buffered::times(node, &change).filter(|_| self.is_exclusive) {
+            let work = |client: Arc<Client>| async move { client.note_times(times).await };
+            return self.answer_attributes(reply, work, |validity, attributes| validity.attributes(attributes));
+        }
         if change.size.is_none() {
             let work = |client: Arc<Client>| async move { client.setattr(node, change).await };
             return self.answer_attributes(reply, work, |validity, attributes| validity.attributes(attributes));
@@ -246,7 +255,7 @@ impl FileSystem for Volume {
         self.answer(reply, |client| async move {
             let (attributes, handle) = client.open(ino(request.node), flags).await?;
             caches.renew_all(&client, &attributes).await;
-            Ok(opened(handle, request.flags))
+            Ok(opened(handle, request.flags, client.is_exclusive()))
         });
     }
 
@@ -258,7 +267,7 @@ impl FileSystem for Volume {
         self.answer(reply, |client| async move {
             let (entry, handle) = client.create(parent, &name, new, flags).await?;
             caches.renew(&client, &entry.0).await;
-            Ok(Created { entry: validity.entry(&entry), opened: opened(handle, word) })
+            Ok(Created { entry: validity.entry(&entry), opened: opened(handle, word, client.is_exclusive()) })
         });
     }
 
@@ -268,7 +277,7 @@ impl FileSystem for Volume {
         self.answer(reply, |client| async move {
             let (entry, handle) = client.tmpfile(parent, new).await?;
             client.told(&entry.0);
-            Ok(Created { entry: validity.entry(&entry), opened: opened(handle, flags) })
+            Ok(Created { entry: validity.entry(&entry), opened: opened(handle, flags, client.is_exclusive()) })
         });
     }
 
@@ -281,8 +290,8 @@ impl FileSystem for Volume {
     fn write(&self, _caller: &Caller, request: Write<'_>, reply: Reply<Written>) {
         let write = WriteAt {
             offset: request.offset,
-            // The page cache writes where the bytes belong, whatever the file was opened for.
-            append: request.flags & APPEND != 0 && !request.from_cache,
+            // The page cache writes where the bytes belong, whatever the file was opened for. So does a kernel that has the size.
+            append: request.flags & APPEND != 0 && !request.from_cache && !self.is_exclusive,
             from_cache: request.from_cache,
             kills_set_ids: request.kill_suidgid,
         };
@@ -296,6 +305,9 @@ impl FileSystem for Volume {
     }
 
     fn flush(&self, _caller: &Caller, request: Flush, reply: Reply<()>) {
+        if self.is_exclusive {
+            return reply.unsupported();
+        }
         self.answer(reply, |client| async move {
             client.closed_by(ino(request.node), request.lock_owner.0).await;
             client.flush(ino(request.node), handle(request.handle)).await
@@ -417,13 +429,16 @@ impl FileSystem for Volume {
         self.answer(reply, |client| async move {
             let how = convert::allocation(request.mode)?;
             if let Some(changed) = client.drop_set_ids(ino(request.node), by).await? {
-                caches.renew_all(&client, &changed).await;
+                caches.renew_changed(&client, &changed).await;
             }
             client.fallocate(ino(request.node), request.offset, request.length, how, request.keeps_size()).await
         });
     }
 
     fn lseek(&self, _caller: &Caller, request: Seek, reply: Reply<Position>) {
+        if self.is_exclusive {
+            return reply.unsupported();
+        }
         self.answer(
             reply,
             |client| async move { client.seek(ino(request.node), request.offset, request.data).await.map(Position) },
@@ -431,6 +446,9 @@ impl FileSystem for Volume {
     }
 
     fn copy_file_range(&self, _caller: &Caller, request: CopyFileRange, reply: Reply<Copied>) {
+        if self.is_exclusive {
+            return reply.unsupported();
+        }
         let from = Place { ino: ino(request.node), offset: request.offset };
         let to = Place { ino: ino(request.target), offset: request.target_offset };
         self.answer(reply, |client| async move { client.copy(from, to, request.length).await.map(Copied) });

@@ -13,9 +13,11 @@
 //! - A request is answered from the session's thread or from a task, and never waits for another request of the mount.
 //! - fcntl and flock locks are the tree's: they hold among all mounts of the volume.
 //! - What the kernel has of a file that another client changed is dropped before the kernel is told attributes that are newer.
+//! - The kernel of an exclusive mount buffers writes: sizes, times and locks are its own, and nothing that it has is ever dropped.
 #![forbid(unsafe_code)]
 
 mod answer;
+mod buffered;
 mod caches;
 mod convert;
 mod ending;
@@ -151,6 +153,12 @@ fn kernel_refers(notifier: &Notifier, ino: Ino) -> bool {
     notifier.send(&look) != Err(Errno::NOENT)
 }
 
+/// What is asked of the kernel. It buffers writes and has the locks where no other mount can use the volume.
+fn capabilities(is_exclusive: bool) -> Capabilities {
+    let (posix_locks, flock_locks) = (!is_exclusive, !is_exclusive);
+    Capabilities { posix_locks, flock_locks, writeback_cache: is_exclusive, ..Capabilities::default() }
+}
+
 fn start(
     mount: Mount,
     client: Arc<Client>,
@@ -161,7 +169,7 @@ fn start(
     let session_options = SessionOptions {
         session: SessionId(client.session().0),
         threads: options.threads,
-        capabilities: Capabilities { posix_locks: true, flock_locks: true, ..Capabilities::default() },
+        capabilities: capabilities(client.is_exclusive()),
     };
     let validity = Validity { names: options.names_valid.min(NAMES_VALID), attributes: options.attributes_valid };
     let ending = Arc::new(Ending::default());

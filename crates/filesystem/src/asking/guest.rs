@@ -17,7 +17,7 @@ use super::contents::{Partition, Partitions, VolumeContents};
 use super::tree::{self, TreeAnswer, TreeAsk, TreePartition};
 use super::trees::{TreeList, VolumeTrees};
 use super::{AskLimits, Way};
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, Opening};
 use crate::meta::MetaPartition;
 
 /// Between two tries, when all nodes were tried.
@@ -162,11 +162,12 @@ async fn keep_nodes(env: Env, line: Weak<Line>) {
     }
 }
 
-/// Begins a session at the volume, which ends with this process.
-pub async fn client(line: &Arc<Line>) -> Result<Arc<Client>, ClientError> {
+/// Begins a session at the volume, which ends with this process. An exclusive one keeps others out.
+pub async fn client(line: &Arc<Line>, is_exclusive: bool) -> Result<Arc<Client>, ClientError> {
     let content = VolumeContents::new(&line.env, GuestPartitions(line.clone()));
     content.learn_room().await;
-    Client::connect(Arc::new(VolumeTrees::new(GuestTrees(line.clone()))), Arc::new(content), line.env.clone()).await
+    let (trees, opening) = (VolumeTrees::new(GuestTrees(line.clone())), Opening { record: None, is_exclusive });
+    Client::connect_as(Arc::new(trees), Arc::new(content), line.env.clone(), opening).await
 }
 
 struct GuestTrees(Arc<Line>);

@@ -6,8 +6,8 @@ use super::acl::{ACCESS, Acl};
 use super::{Client, ClientError, Old, Owner};
 use crate::ids::{Ino, TreeIndex};
 use crate::meta::{
-    AttributeChange, Attributes, Command, Found, GROUP_EXECUTES, Kind, MODE_BITS, MetaError, Query, SET_GID, SET_UID, Usage,
-    XattrHow,
+    AttributeChange, Attributes, Command, FileTimes, Found, GROUP_EXECUTES, Kind, MODE_BITS, MetaError, Query, SET_GID,
+    SET_UID, TimeChange, Usage, XattrHow,
 };
 
 /// The space and the inodes of a volume, for `df`.
@@ -38,7 +38,14 @@ impl Client {
 
     pub async fn getattr(&self, ino: Ino) -> Result<Attributes, ClientError> {
         self.tell_times(ino).await?;
-        self.commands.inode(ino).await
+        Ok(self.with_kernel_times(self.commands.inode(ino).await?))
+    }
+
+    /// The kernel says the times of a file: a moment later the tree has them. The file with these.
+    pub async fn note_times(&self, times: FileTimes) -> Result<Attributes, ClientError> {
+        let found = self.commands.inode(times.ino).await?;
+        self.untold.note(times);
+        Ok(self.with_kernel_times(found))
     }
 
     /// Before content is changed by a call of which the kernel does not say whether set-user-id and set-group-id go (fallocate): they go, unless the caller
@@ -59,7 +66,19 @@ impl Client {
 
     /// Changes attributes. A change of the size cuts a file, or makes it longer by a hole.
     pub async fn setattr(&self, ino: Ino, change: AttributeChange) -> Result<Attributes, ClientError> {
+        let noted = self.untold.noted(ino);
+        if let Some(noted) = noted {
+            let mtime = change.mtime.unwrap_or(TimeChange::At(noted.mtime));
+            let change = AttributeChange { mtime: Some(mtime), ctime: change.ctime.or(Some(noted.ctime)), ..change };
+            let done = self.set_attributes_of(ino, change).await?;
+            self.untold.told(&[noted]);
+            return Ok(done);
+        }
         self.tell_times(ino).await?;
+        self.set_attributes_of(ino, change).await
+    }
+
+    async fn set_attributes_of(&self, ino: Ino, change: AttributeChange) -> Result<Attributes, ClientError> {
         if change.size.is_some() || change.uid.is_some() || change.gid.is_some() {
             let state = self.files.state(ino);
             let _alone = state.content.write().await;

@@ -60,7 +60,7 @@ const COUNT: u64 = 0xffff;
 /// What kind of command it is. The number stands in records of mounts, and stays what it is in later versions.
 pub fn kind_of(command: &Command) -> u64 {
     let kind = match command {
-        Command::OpenSession => 1,
+        Command::OpenSession { .. } => 1,
         Command::CloseSession => 2,
         Command::Make { .. } => 3,
         Command::MakeUnnamed { .. } => 4,
@@ -88,6 +88,7 @@ pub fn kind_of(command: &Command) -> u64 {
         Command::Remember { .. } => 26,
         Command::Passed { .. } => 27,
         Command::SetElsewhere { .. } => 28,
+        Command::SetTimes { .. } => 29,
     };
     kind * (COUNT + 1)
 }
@@ -162,8 +163,8 @@ impl Calls {
     }
 
     /// Of a new session.
-    pub fn begin(file: std::fs::File, session: u64) -> Result<Calls, ClientError> {
-        let header = Header { session, generation: 1, reserved_below: RESERVED, locks_lost: Vec::new() };
+    pub fn begin(file: std::fs::File, session: u64, is_exclusive: bool) -> Result<Calls, ClientError> {
+        let header = Header { session, is_exclusive, generation: 1, reserved_below: RESERVED, locks_lost: Vec::new() };
         let record = Record::begin(file, &header).map_err(unrecordable)?;
         let table = Table { header, ..Table::default() };
         Ok(Calls { record: Some(record), table: Mutex::new(table), kept: AtomicUsize::new(0) })

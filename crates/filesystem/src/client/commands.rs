@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use env::Env;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::ClientError;
 use super::calls::{CallId, Calls, kind_of, step_of};
 use super::record::RecordError;
 use super::routes::{tree_asked, tree_of};
+use super::{ClientError, Opening};
 use crate::ids::{Ino, TreeIndex};
 use crate::meta::{Attributes, Command, Done, Envelope, Found, MetaError, MetaSession, MetaTrees, Query, Time};
 
@@ -30,6 +30,7 @@ pub struct Commands {
     meta: Arc<dyn MetaTrees>,
     env: Env,
     session: MetaSession,
+    is_exclusive: bool,
     permits: Semaphore,
     calls: Calls,
     has_ended: AtomicBool,
@@ -41,26 +42,32 @@ pub struct Commands {
 
 impl Commands {
     /// Begins a session; with a record, one that can go on in another process.
-    pub async fn open(meta: Arc<dyn MetaTrees>, env: Env, record: Option<File>) -> Result<Self, ClientError> {
-        let session = MetaSession(env.random_u64());
-        let calls = match record {
-            Some(record) => Calls::begin(record, session.0)?,
+    pub async fn open(meta: Arc<dyn MetaTrees>, env: Env, opening: Opening) -> Result<Self, ClientError> {
+        let (session, is_exclusive) = (MetaSession(env.random_u64()), opening.is_exclusive);
+        let calls = match opening.record {
+            Some(record) => Calls::begin(record, session.0, is_exclusive)?,
             None => Calls::unrecorded(),
         };
-        let commands = Commands::with(meta, env, session, calls);
-        commands.open_all().await?;
+        let commands = Commands::with(meta, env, (session, is_exclusive), calls);
+        commands.begin().await?;
         Ok(commands)
+    }
+
+    /// Of a session that others have begun, to end it.
+    pub fn of_session(meta: Arc<dyn MetaTrees>, env: Env, session: MetaSession) -> Self {
+        Commands::with(meta, env, (session, false), Calls::unrecorded())
     }
 
     /// Goes on with the session of an earlier process, and says how many processes had it. Nothing is asked of the trees: they may not answer yet.
     pub fn resume(meta: Arc<dyn MetaTrees>, env: Env, record: File) -> Result<(Self, u64), RecordError> {
         let (calls, header) = Calls::resume(record)?;
-        Ok((Commands::with(meta, env, MetaSession(header.session), calls), header.generation))
+        Ok((Commands::with(meta, env, (MetaSession(header.session), header.is_exclusive), calls), header.generation))
     }
 
-    fn with(meta: Arc<dyn MetaTrees>, env: Env, session: MetaSession, calls: Calls) -> Self {
+    fn with(meta: Arc<dyn MetaTrees>, env: Env, (session, is_exclusive): (MetaSession, bool), calls: Calls) -> Self {
         let (permits, opened) = (Semaphore::new(MAX_COMMANDS), AtomicU16::new(calls.trees()));
-        Commands { meta, env, session, permits, calls, has_ended: AtomicBool::new(false), opened, opening: Mutex::default() }
+        let (has_ended, opening) = (AtomicBool::new(false), Mutex::default());
+        Commands { meta, env, session, is_exclusive, permits, calls, has_ended, opened, opening }
     }
 
     /// How many trees the volume has, as far as is known here.
@@ -91,6 +98,11 @@ impl Commands {
 
     pub fn session(&self) -> MetaSession {
         self.session
+    }
+
+    /// Whether the session keeps others out.
+    pub fn is_exclusive(&self) -> bool {
+        self.is_exclusive
     }
 
     /// How often a tree has taken the session's locks, as far as is known.

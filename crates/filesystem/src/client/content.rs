@@ -120,12 +120,16 @@ impl Client {
             self.unlock_end(ino).await;
             return Ok(written);
         }
-        let written = match self.drop_capability(ino, &state).await {
+        // A kernel that buffers writes drops the capability before it does, and tells by itself which of them failed.
+        let is_buffered = write.from_cache && self.is_exclusive();
+        let dropped = if is_buffered { Ok(()) } else { self.drop_capability(ino, &state).await };
+        let written = match dropped {
             Ok(()) => self.write_alone(ino, write, &data, &mut open).await,
             Err(error) => Err(error),
         };
         if let Err(error) = &written
             && (write.from_cache || error.is_failure())
+            && !is_buffered
         {
             state.record_failure(error);
         }
@@ -235,7 +239,10 @@ impl Client {
         }
         let keys = self.append_runs(inode, &range, &runs, filling, open).await?;
         if keys.is_empty() && filling.least_size <= inode.size && self.is_alone(inode, begun) {
-            self.untold.add(inode.ino);
+            // The kernel of an exclusive client tells of times by itself.
+            if !self.is_exclusive() {
+                self.untold.add(inode.ino);
+            }
             return Ok(*inode);
         }
         let size = filling.appends.then_some(inode.size);

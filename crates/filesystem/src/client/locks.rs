@@ -8,6 +8,7 @@
 //! - A fcntl lock for which its owner would wait for good, because another owner of the client waits for it in turn, is refused.
 //! - The tree takes the locks of a session away that it has not heard of for a lease. The client relies on them for a shorter time after the *sending* of
 //!   its last question that was answered. What was locked there when they were taken away can't be used until it is unlocked or closed.
+//! - An exclusive client has no locks at the trees: its kernel has them. It relies on its lease all the same, because its session may end without it.
 //! - Locks are at the tree of their file. Each tree that the client has locks at is asked, and takes its own away (docs/rfd/0031).
 
 mod circles;
@@ -409,7 +410,7 @@ impl Client {
     /// Before content is changed or a lock is taken: a client that has locks, and that their trees may not have heard of, does neither. A lock of one file may
     /// keep others from another file, in whichever trees both are.
     pub(super) async fn check_lease(&self) -> Result<(), ClientError> {
-        if !self.locks.has_some() {
+        if !self.needs_lease() {
             return Ok(());
         }
         let over = self.leases_over();
@@ -425,7 +426,7 @@ impl Client {
         if self.commands.has_ended() {
             return Err(MetaError::NoSession.into());
         }
-        if !self.locks.has_some() {
+        if !self.needs_lease() {
             return Ok(());
         }
         if is_change || self.locks.is_locked(ino) {
@@ -434,9 +435,19 @@ impl Client {
         if self.locks.is_lost(ino) { Err(MetaError::LocksLost.into()) } else { Ok(()) }
     }
 
+    /// A client that has nothing that others could get by its silence needs none.
+    fn needs_lease(&self) -> bool {
+        self.locks.has_some() || self.is_exclusive()
+    }
+
+    /// The trees where it has something: locks, or all of the volume.
+    fn leased_trees(&self) -> BTreeSet<TreeIndex> {
+        if self.is_exclusive() { self.commands.trees().collect() } else { self.locks.trees() }
+    }
+
     /// The trees with locks that have not been heard of for too long.
     fn leases_over(&self) -> BTreeSet<TreeIndex> {
-        let (trees, now, heard_at) = (self.locks.trees(), self.commands.env().now(), self.locks.heard_at.lock());
+        let (trees, now, heard_at) = (self.leased_trees(), self.commands.env().now(), self.locks.heard_at.lock());
         let is_relied_on = |at: &Instant| now.saturating_duration_since(*at) < RELIANCE;
         trees.into_iter().filter(|tree| !heard_at.get(tree).is_some_and(is_relied_on)).collect()
     }
@@ -495,10 +506,10 @@ impl Client {
         let mut rest = if self.locks.has_older() { Duration::ZERO } else { KEEPALIVE };
         loop {
             self.commands.env().sleep(std::mem::replace(&mut rest, KEEPALIVE)).await;
-            if !self.locks.has_some() {
+            if !self.needs_lease() {
                 continue;
             }
-            let renewed = self.renew_leases(self.locks.trees()).await;
+            let renewed = self.renew_leases(self.leased_trees()).await;
             for error in renewed.values().filter_map(|renewed| renewed.as_ref().err()) {
                 tracing::warn!(%error, "a tree has not heard that this mount lives");
             }

@@ -182,7 +182,7 @@ impl Client {
 
     /// At the close of one descriptor, and at fsync: all but times is durable already. A failure that no call was told is told now.
     pub async fn flush(&self, ino: Ino, handle: FileHandle) -> Result<(), ClientError> {
-        let told = self.tell_times(ino).await;
+        let told = self.settle_times(ino).await;
         self.flush_data(handle)?;
         told
     }

@@ -1,10 +1,10 @@
 //! The record of a client: what the next process needs, to go on with the session and with the calls under way.
 //!
 //! ```text
-//!  0        8         16           24               32      40              552       4096
-//! ┌────────┬─────────┬────────────┬────────────────┬───────┬───────────────┬─ ─ ─ ─ ─┬────────┬────────┬─ ─
-//! │ MAGIC  │ session │ generation │ reserved below │ trees │ locks lost, … │ unused  │ slot 0 │ slot 1 │
-//! └────────┴─────────┴────────────┴────────────────┴───────┴───────────────┴─ ─ ─ ─ ─┴────────┴────────┴─ ─
+//!  0        8         16           24               32      40          48              560       4096
+//! ┌────────┬─────────┬────────────┬────────────────┬───────┬───────────┬───────────────┬─ ─ ─ ─ ─┬────────┬────────┬─ ─
+//! │ MAGIC  │ session │ generation │ reserved below │ trees │ exclusive │ locks lost, … │ unused  │ slot 0 │ slot 1 │
+//! └────────┴─────────┴────────────┴────────────────┴───────┴───────────┴───────────────┴─ ─ ─ ─ ─┴────────┴────────┴─ ─
 //!  a slot:  call | steps | sequence, kind | … at most 7 steps                128 bytes, all numbers little-endian
 //! ```
 //!
@@ -17,9 +17,9 @@ use std::os::unix::fs::FileExt;
 use manager::MAX_FILE_TREES;
 use smallvec::SmallVec;
 
-const MAGIC: [u8; 8] = *b"TRIMNT02";
+const MAGIC: [u8; 8] = *b"TRIMNT03";
 /// Before the counts of the trees.
-const FIXED_BYTES: usize = 40;
+const FIXED_BYTES: usize = 48;
 const HEADER_BYTES: usize = FIXED_BYTES + 8 * MAX_FILE_TREES;
 const SLOTS_FROM: u64 = 4096;
 const SLOT_BYTES: usize = 128;
@@ -40,6 +40,8 @@ pub type Steps = SmallVec<[Step; MAX_STEPS]>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     pub session: u64,
+    /// Whether it keeps other sessions out.
+    pub is_exclusive: bool,
     /// Counts the processes that had the session.
     pub generation: u64,
     /// No command has this sequence or a higher one.
@@ -119,7 +121,7 @@ fn encode_header(header: &Header) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     let trees = header.locks_lost.len().min(MAX_FILE_TREES);
-    let fixed = [header.session, header.generation, header.reserved_below, trees as u64];
+    let fixed = [header.session, header.generation, header.reserved_below, trees as u64, u64::from(header.is_exclusive)];
     for (at, number) in fixed.iter().chain(&header.locks_lost[..trees]).enumerate() {
         put(&mut bytes, at + 1, *number);
     }
@@ -154,11 +156,12 @@ fn decode(bytes: &[u8]) -> Option<(Header, Vec<Recorded>)> {
     }
     let header = Header {
         session: number(bytes, 1)?,
+        is_exclusive: number(bytes, 5)? != 0,
         generation: number(bytes, 2)?,
         reserved_below: number(bytes, 3)?,
         locks_lost: {
             let trees = number(bytes, 4).filter(|trees| *trees <= MAX_FILE_TREES as u64)? as usize;
-            (0..trees).map(|at| number(bytes, 5 + at)).collect::<Option<_>>()?
+            (0..trees).map(|at| number(bytes, 6 + at)).collect::<Option<_>>()?
         },
     };
     let slots = bytes.get(SLOTS_FROM as usize..).unwrap_or_default();

@@ -21,6 +21,7 @@ pub fn tree_of(command: &Command) -> TreeIndex {
         | Command::Unlock { ino, .. } => Some(*ino),
         // All of one tree: the client sends one command for each.
         Command::NotOpen { inos } => inos.first().copied(),
+        Command::SetTimes { times } => times.first().map(|times| times.ino),
         _ => None,
     };
     about.map_or_else(TreeIndex::default, |ino| ino.tree())

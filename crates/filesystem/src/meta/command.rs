@@ -57,8 +57,10 @@ impl Envelope {
 /// A change. One that is refused changes nothing, but for [`Command::Commit`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// The session begins. Every other command of it needs that.
-    OpenSession,
+    /// The session begins. Every other command of it needs that. An exclusive one is refused while another lives, and keeps others out while it lives.
+    OpenSession {
+        is_exclusive: bool,
+    },
     /// The session ends: it has nothing open.
     CloseSession,
     /// Makes an inode under a name.
@@ -194,6 +196,18 @@ pub enum Command {
         bytes: u64,
         inodes: u64,
     },
+    /// What a kernel that buffers writes says of times. It has them: they may go back. An inode that is gone is passed over.
+    SetTimes {
+        times: Vec<FileTimes>,
+    },
+}
+
+/// The times of a file that a kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTimes {
+    pub ino: Ino,
+    pub mtime: Time,
+    pub ctime: Time,
 }
 
 /// What a client has seen of a file when it chose where its content goes.
@@ -238,6 +252,8 @@ pub struct AttributeChange {
     pub size: Option<u64>,
     pub atime: Option<TimeChange>,
     pub mtime: Option<TimeChange>,
+    /// Of a kernel that buffers writes, which has this time: it may go back.
+    pub ctime: Option<Time>,
     /// Clears set-user-id, and set-group-id where the group may execute.
     pub kills_set_ids: bool,
 }

@@ -98,7 +98,7 @@ impl Machine {
     /// Carries a command out, or finds the reply that it got before.
     pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
         // These can be carried out twice.
-        let is_remembered = !matches!(envelope.command, Command::OpenSession | Command::CloseSession);
+        let is_remembered = !matches!(envelope.command, Command::OpenSession { .. } | Command::CloseSession);
         if envelope.session == MetaSession::LEADER || !is_remembered {
             return self.apply_command(envelope);
         }
@@ -127,7 +127,9 @@ impl Machine {
             return Err(MetaError::LocksLost);
         }
         match &envelope.command {
-            Command::OpenSession => self.sessions.open(at.session).map(|is_shared| Done::Opened { is_shared }),
+            Command::OpenSession { is_exclusive } => {
+                self.sessions.open(at.session, *is_exclusive).map(|is_shared| Done::Opened { is_shared })
+            }
             Command::CloseSession => Ok(self.close_session(at.session)),
             Command::Make { parent, name, new } => self.make(at, *parent, name, new),
             Command::MakeUnnamed { parent, new } => self.make_unnamed(at, *parent, new),
@@ -174,6 +176,7 @@ impl Machine {
                 (self.quota.bytes_elsewhere, self.quota.inodes_elsewhere) = (*bytes, *inodes);
                 Ok(Done::Done)
             }
+            Command::SetTimes { times } => self.set_times(times),
             command => self.apply_order(at, command),
         }
     }

@@ -93,4 +93,14 @@ pub enum MetaError {
     SameInode,
     #[error("the file would have more than 1,000,000 pieces of content")]
     TooManyKeys,
+    #[error(
+        "other mounts use the volume, and an exclusive one must be the only one: end them with `trilith umount` (`trilith mount --ls` lists those of a \
+         node), or mount without --exclusive. A machine that died counts as a mount for five minutes"
+    )]
+    InUse,
+    #[error(
+        "another mount has the volume for itself (--exclusive): end it with `trilith umount` first (`trilith mount --ls` lists those of a node). \
+         A machine that died counts as a mount for five minutes"
+    )]
+    HeldAlone,
 }

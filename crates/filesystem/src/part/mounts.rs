@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use types::FileVolumeId;
 
 use super::volumes::Volumes;
-use crate::client::Client;
+use crate::client::{Client, Opening};
 use crate::door::{LeftMount, MountDoor, Mounted};
+use crate::meta::MetaSession;
 use crate::protocol::{MountInfo, MountOptions, UnmountHow};
 
 /// Between two looks at the mounts: for those that others have ended, and those that are to be mounted again.
@@ -74,6 +75,8 @@ struct Noted {
     id: u32,
     name: String,
     options: MountOptions,
+    /// Of an exclusive mount: the number of its session, which keeps others out until it has ended.
+    session: Option<u64>,
 }
 
 impl Mounts {
@@ -148,7 +151,7 @@ impl Mounts {
             return Err(format!("a node has at most {MAX_MOUNTS} mounts: end one of them with `trilith umount`"));
         }
         let record = self.volumes.find(name).await?;
-        let noted = Noted { point: point.clone(), id: record.id.0, name: name.to_owned(), options };
+        let noted = Noted { point: point.clone(), id: record.id.0, name: name.to_owned(), options, session: None };
         let live = Some(self.begin(&noted).await?);
         let before = points.insert(point.clone(), Point { noted, live });
         self.ending.lock().extend(before.and_then(|before| before.live));
@@ -166,7 +169,12 @@ impl Mounts {
     async fn begin(&self, noted: &Noted) -> Result<Live, String> {
         self.door.clear(&noted.point)?;
         let record = self.door.record().map_err(|error| format!("making the record of a mount: {error}"))?;
-        let client = self.volumes.client(FileVolumeId(noted.id), record).await?;
+        let (id, is_exclusive) = (FileVolumeId(noted.id), noted.options.is_exclusive);
+        if let Some(before) = noted.session {
+            // Its process is gone, and so is its mount: it would be in the way of the next one until it was silent for long enough.
+            self.volumes.end_session(id, MetaSession(before)).await?;
+        }
+        let client = self.volumes.client(id, Opening { record: Some(record), is_exclusive }).await?;
         let label = serde_json::to_vec(noted).map_err(|error| error.to_string())?;
         match self.door.mount(client.clone(), &noted.name, &noted.point, &noted.options, label) {
             Ok(mounted) => Ok(Live { mounted, client }),
@@ -255,14 +263,21 @@ impl Mounts {
             {
                 tracing::warn!(%error, file = %self.file.display(), "mounts that have ended are still noted");
             }
+            let mut has_begun = false;
             for point in points.values_mut().filter(|point| point.live.is_none()) {
                 match self.begin(&point.noted).await {
-                    Ok(live) => point.live = Some(live),
+                    Ok(live) => {
+                        point.live = Some(live);
+                        has_begun = true;
+                    }
                     Err(reason) if told.insert(reason.clone()) => {
                         tracing::warn!(point = %point.noted.point.display(), reason, "what was mounted is not mounted yet");
                     }
                     Err(_) => {}
                 }
+            }
+            if has_begun && let Err(error) = self.note(&points) {
+                tracing::warn!(%error, file = %self.file.display(), "the sessions of mounts are not noted");
             }
             drop(points);
             self.has_ending();
@@ -317,7 +332,12 @@ impl Mounts {
     }
 
     fn note(&self, points: &BTreeMap<PathBuf, Point>) -> io::Result<()> {
-        let noted: Vec<&Noted> = points.values().map(|point| &point.noted).filter(|noted| noted.options.is_kept).collect();
+        let noted = |Point { noted, live }: &Point| {
+            let is_exclusive = noted.options.is_exclusive;
+            let session = live.as_ref().filter(|_| is_exclusive).map(|live| live.client.session().0);
+            Noted { session: session.or(noted.session), ..noted.clone() }
+        };
+        let noted: Vec<Noted> = points.values().filter(|point| point.noted.options.is_kept).map(noted).collect();
         let temporary = self.file.with_extension("new");
         std::fs::write(&temporary, serde_json::to_vec_pretty(&noted).map_err(io::Error::other)?)?;
         std::fs::File::open(&temporary)?.sync_all()?;

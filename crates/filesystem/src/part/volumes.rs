@@ -17,9 +17,9 @@ use crate::asking::content::{ContentPartition, Standing};
 use crate::asking::contents::{Partition, Partitions, VolumeContents};
 use crate::asking::tree::{TreeAnswer, TreeAsk, TreePartition, TreeStanding};
 use crate::asking::trees::{TreeList, VolumeTrees};
-use crate::client::Client;
+use crate::client::{Client, Opening};
 use crate::data::PartitionRoom;
-use crate::meta::{MetaPartition, Usage};
+use crate::meta::{MetaPartition, MetaSession, Usage};
 
 /// How long a new volume waits for its trees.
 const TREE_PATIENCE: Duration = Duration::from_secs(20);
@@ -65,12 +65,18 @@ impl Volumes {
             .ok_or_else(|| format!("there is no volume {name}: `trilith volume ls` shows which there are"))
     }
 
-    /// A new session at a volume, with its record in an empty file.
-    pub async fn client(&self, id: FileVolumeId, record: File) -> Result<Arc<Client>, String> {
+    /// A new session at a volume.
+    pub async fn client(&self, id: FileVolumeId, opening: Opening) -> Result<Arc<Client>, String> {
         let (meta, data) = self.partitions(id)?;
         data.learn_room().await;
-        let client = Client::connect_recorded(meta, data, self.around.env.clone(), record).await;
+        let client = Client::connect_as(meta, data, self.around.env.clone(), opening).await;
         client.map_err(|error| error.to_string())
+    }
+
+    /// Ends a session at a volume that an earlier process had, and that no process goes on with.
+    pub async fn end_session(&self, id: FileVolumeId, session: MetaSession) -> Result<(), String> {
+        let (meta, _) = self.partitions(id)?;
+        Client::end_session(meta, self.around.env.clone(), session).await.map_err(|error| error.to_string())
     }
 
     /// The session at a volume that an earlier process had. The volume's trees need not answer yet.

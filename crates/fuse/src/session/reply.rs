@@ -42,8 +42,8 @@ impl<T> Reply<T> {
         self.answer::<()>(Err(errno))
     }
 
-    /// Answers ENOSYS.
-    pub(crate) fn unsupported(self) {
+    /// Answers ENOSYS: for most requests the kernel does not send another one of its kind.
+    pub fn unsupported(self) {
         // The kernel does not ask again, whether it got the answer or not.
         let _delivery = self.error(Errno::NOSYS);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::Env;
-use filesystem::client::Client;
+use filesystem::client::{Client, Opening};
 use filesystem::data::Extents;
 use filesystem::data::memory::MemoryPartition;
 use filesystem::meta::local::LocalPartition;
@@ -65,6 +65,10 @@ struct Partitions {
 }
 
 impl Partitions {
+    fn new() -> Partitions {
+        Partitions { meta: Arc::default(), data: Arc::new(MemoryPartition::new(CAPACITY_BYTES)) }
+    }
+
     /// Gives what the tree has freed back to the data partition, as a node does.
     async fn sweep(self) {
         let env = Env::real();
@@ -79,15 +83,10 @@ impl Partitions {
                 }
             }
             if let Some(last) = freed.last() {
-                let up_to = last.number;
-                // A session that stays would be asked whether it has orphans open.
-                let session = MetaSession(env.random_u64());
-                let commands = [Command::OpenSession, Command::ConfirmFreed { partition: 0, up_to }, Command::CloseSession];
-                for (sequence, command) in (1..).zip(commands) {
-                    let envelope =
-                        Envelope { session, sequence, answered_below: 0, now: Time::default(), locks_lost: 0, command };
-                    self.meta.command(envelope).await.unwrap().unwrap();
-                }
+                let (session, now) = (MetaSession::LEADER, Time::default());
+                let command = Command::ConfirmFreed { partition: 0, up_to: last.number };
+                let envelope = Envelope { session, sequence: 0, answered_below: 0, now, locks_lost: 0, command };
+                self.meta.command(envelope).await.unwrap().unwrap();
             }
             env.sleep(Duration::from_millis(2)).await;
         }
@@ -110,35 +109,39 @@ pub struct Mounted {
     partitions: Partitions,
     served: ServedMount,
     runtime: Runtime,
+    is_exclusive: bool,
 }
 
 impl Mounted {
     /// A mount of a fresh volume.
     pub fn new() -> Self {
-        let data = Arc::new(MemoryPartition::new(CAPACITY_BYTES));
-        let meta = Arc::new(LocalPartition::default());
-        Mounted::of(Partitions { meta, data })
+        Mounted::of(Partitions::new(), false)
     }
 
-    fn of(partitions: Partitions) -> Self {
+    /// The same, exclusive.
+    pub fn exclusive() -> Self {
+        Mounted::of(Partitions::new(), true)
+    }
+
+    fn of(partitions: Partitions, is_exclusive: bool) -> Self {
         let folder = TempDir::new().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.spawn(partitions.clone().sweep());
         let (meta, data) = (Arc::clone(&partitions.meta), Arc::clone(&partitions.data));
-        let connected = Client::connect(meta, data, Env::real());
+        let connected = Client::connect_as(meta, data, Env::real(), Opening { record: None, is_exclusive });
         let client = runtime.block_on(connected).unwrap();
         let options = ServeOptions { allow_other: true, nosuid: false, nodev: false, ..ServeOptions::default() };
         let served = mount::serve(client, folder.path(), &options, runtime.handle().clone(), None).unwrap();
-        Mounted { folder, partitions, served, runtime }
+        Mounted { folder, partitions, served, runtime, is_exclusive }
     }
 
     /// Unmounts, and mounts the same volume anew.
     pub fn again(self) -> Self {
-        let partitions = self.partitions.clone();
+        let (partitions, is_exclusive) = (self.partitions.clone(), self.is_exclusive);
         self.served.unmount(Unmount::Clean).unwrap();
         assert_eq!(self.served.wait_for(PATIENCE), Some(mount::End::Unmounted));
         drop(self);
-        Mounted::of(partitions)
+        Mounted::of(partitions, is_exclusive)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

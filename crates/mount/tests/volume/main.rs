@@ -5,6 +5,7 @@
 
 mod content;
 mod directories;
+mod exclusive;
 mod extended;
 mod harness;
 mod names;

@@ -66,10 +66,19 @@ fn step(env: &Env, step: usize, file: &File, model: &mut Model) {
 
 #[test]
 fn random_changes_give_what_a_vector_has() {
-    if skipped("random_changes") {
-        return;
+    if !skipped("random_changes") {
+        change_at_random(Mounted::new());
     }
-    let mut mount = Mounted::new();
+}
+
+#[test]
+fn random_changes_of_an_exclusive_mount_give_what_a_vector_has() {
+    if !skipped("random_changes_of_an_exclusive_mount") {
+        change_at_random(Mounted::exclusive());
+    }
+}
+
+fn change_at_random(mut mount: Mounted) {
     let mut model = Model::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Seeded: a failure comes again.

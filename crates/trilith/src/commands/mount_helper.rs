@@ -48,7 +48,7 @@ const PASSED_OVER_BEGINNINGS: [&str; 3] = ["x-", "X-", "comment="];
 const WITH_VALUE: [(&str, &str); 5] =
     [("data", "--data"), ("cluster", "--cluster"), ("key_file", "--key-file"), ("log", "--log"), ("wait", "--wait")];
 /// Options without one.
-const PLAIN: [(&str, &str); 2] = [("ro", "--read-only"), ("private", "--private")];
+const PLAIN: [(&str, &str); 3] = [("ro", "--read-only"), ("private", "--private"), ("exclusive", "--exclusive")];
 
 /// Mount a file volume, as mount(8) asks for it
 #[derive(Parser, Debug)]
@@ -56,7 +56,7 @@ const PLAIN: [(&str, &str); 2] = [("ro", "--read-only"), ("private", "--private"
     name = NAME,
     version,
     after_help = "Options of -o:\n  data=FOLDER  the data folder of this machine's node\n  wait=TIME    wait at most so long for a server that starts\n  \
-                  ro, private  as --read-only and --private of `trilith mount`\n  cluster=ADDRESS, key_file=FILE, log=FILE  as those of `trilith mount`, on a \
+                  ro, private, exclusive  as --read-only, --private and --exclusive of `trilith mount`\n  cluster=ADDRESS, key_file=FILE, log=FILE  as those of `trilith mount`, on a \
                   machine that is no node\n  remount      with ro or rw: changes a mount that is there\n\n\
                   A line of /etc/fstab:\n  home /mnt/home fuse.trilith data=/var/lib/trilith,wait=1m,nofail 0 0"
 )]

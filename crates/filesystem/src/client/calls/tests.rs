@@ -8,7 +8,7 @@ use env::Env;
 use net::BoxFuture;
 
 use super::*;
-use crate::client::{Client, New, OpenFlags, Owner, WriteAt, Written};
+use crate::client::{Client, New, OpenFlags, Opening, Owner, WriteAt, Written};
 use crate::data::memory::MemoryPartition;
 use crate::ids::Ino;
 use crate::meta::local::LocalPartition;
@@ -31,8 +31,8 @@ impl Kept {
     }
 
     async fn first(&self) -> Arc<Client> {
-        let record = self.record.try_clone().unwrap();
-        Client::connect_recorded(self.meta.clone(), self.data.clone(), Env::real(), record).await.unwrap()
+        let opening = Opening { record: Some(self.record.try_clone().unwrap()), is_exclusive: false };
+        Client::connect_as(self.meta.clone(), self.data.clone(), Env::real(), opening).await.unwrap()
     }
 
     /// The next process; the one before is dead.

@@ -5,8 +5,13 @@ use super::*;
 
 fn header() -> impl Strategy<Value = Header> {
     let locks_lost = vec(any::<u64>(), 0..=MAX_FILE_TREES);
-    (any::<u64>(), any::<u64>(), 1..=u64::MAX, locks_lost).prop_map(|(session, generation, reserved_below, locks_lost)| {
-        Header { session, generation, reserved_below, locks_lost }
+    let fixed = (any::<u64>(), any::<bool>(), any::<u64>(), 1..=u64::MAX);
+    (fixed, locks_lost).prop_map(|((session, is_exclusive, generation, reserved_below), locks_lost)| Header {
+        session,
+        is_exclusive,
+        generation,
+        reserved_below,
+        locks_lost,
     })
 }
 

@@ -9,7 +9,7 @@ use env::Env;
 use net::BoxFuture;
 
 use super::*;
-use crate::client::{CallId, New, OpenFlags, Owner, WriteAt, in_call};
+use crate::client::{CallId, New, OpenFlags, Opening, Owner, WriteAt, in_call};
 use crate::data::memory::MemoryPartition;
 use crate::ids::Ino;
 use crate::meta::limits::LOCK_LEASE;
@@ -50,7 +50,7 @@ impl MetaTrees for Way {
     fn command_at(&self, tree: TreeIndex, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
         Box::pin(async move {
             self.check(tree)?;
-            if envelope.command == Command::OpenSession {
+            if matches!(envelope.command, Command::OpenSession { .. }) {
                 self.opened.fetch_add(1, Ordering::Relaxed);
             }
             self.trees.command_at(tree, envelope).await
@@ -64,6 +64,10 @@ impl MetaTrees for Way {
             self.trees.query_at(tree, query).await
         })
     }
+}
+
+fn recorded(record: &std::fs::File) -> Opening {
+    Opening { record: Some(record.try_clone().unwrap()), is_exclusive: false }
 }
 
 struct Volume {
@@ -237,7 +241,7 @@ async fn a_tree_that_comes_is_opened_before_its_first_use_and_never_twice() {
     let volume = Volume::new(2);
     let record = tempfile::tempfile().unwrap();
     let way = volume.way();
-    let connected = Client::connect_recorded(way.clone(), volume.data.clone(), volume.env.clone(), record.try_clone().unwrap());
+    let connected = Client::connect_as(way.clone(), volume.data.clone(), volume.env.clone(), recorded(&record));
     let client = connected.await.unwrap();
     assert_eq!((way.opened.load(Ordering::Relaxed), client.commands.opened()), (2, 2));
     let (_, other) = volume.user().await;
@@ -277,7 +281,7 @@ async fn a_tree_that_comes_is_opened_before_its_first_use_and_never_twice() {
 async fn a_call_of_an_earlier_process_is_asked_for_where_it_was_sent() {
     let volume = Volume::new(3);
     let record = tempfile::tempfile().unwrap();
-    let first = Client::connect_recorded(volume.way(), volume.data.clone(), volume.env.clone(), record.try_clone().unwrap());
+    let first = Client::connect_as(volume.way(), volume.data.clone(), volume.env.clone(), recorded(&record));
     let first = first.await.unwrap();
     let folder = folder_in(&first, 2, "c").await;
     let (ino, _) = file_in(&first, folder, "f").await;
@@ -384,4 +388,82 @@ async fn two_clients_leave_whole_trees() {
         let tree = tree.0.lock();
         assert_eq!((tree.prepared().len(), tree.decided().len()), (0, 0));
     }
+}
+
+impl Volume {
+    async fn exclusive(&self) -> Result<Arc<Client>, ClientError> {
+        let opening = Opening { record: None, is_exclusive: true };
+        Client::connect_as(self.way(), self.data.clone(), self.env.clone(), opening).await
+    }
+
+    fn sessions(&self, tree: u16) -> usize {
+        self.trees.all()[usize::from(tree)].0.lock().sessions().count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exclusive_session_keeps_others_out_of_all_trees() {
+    let volume = Volume::new(3);
+    let alone = volume.exclusive().await.unwrap();
+    let refused = Client::connect(volume.way(), volume.data.clone(), volume.env.clone()).await.err();
+    assert_eq!(refused, Some(MetaError::HeldAlone.into()));
+    assert_eq!(volume.exclusive().await.err(), Some(MetaError::HeldAlone.into()));
+    volume.trees.add();
+    let folder = folder_in(&alone, 3, "d").await;
+    file_in(&alone, folder, "f").await;
+    assert_eq!((0..4).map(|tree| volume.sessions(tree)).collect::<Vec<_>>(), [1; 4]);
+    alone.close().await.unwrap();
+    let (_, one) = volume.user().await;
+    assert_eq!(volume.exclusive().await.err(), Some(MetaError::InUse.into()));
+    one.close().await.unwrap();
+    volume.exclusive().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exclusive_session_that_a_later_tree_refuses_leaves_nothing_behind() {
+    let volume = Volume::new(3);
+    let left = MetaSession(9);
+    volume.order(2, left, Command::OpenSession { is_exclusive: false });
+    assert_eq!(volume.exclusive().await.err(), Some(MetaError::InUse.into()));
+    assert_eq!([volume.sessions(0), volume.sessions(1), volume.sessions(2)], [0, 0, 1]);
+    // What an earlier process has left is ended by its number, and one that ends late is waited for.
+    Client::end_session(volume.way(), volume.env.clone(), left).await.unwrap();
+    volume.order(2, left, Command::OpenSession { is_exclusive: false });
+    let end = async {
+        volume.env.sleep(Duration::from_millis(300)).await;
+        volume.order(2, left, Command::CloseSession);
+    };
+    let (alone, ()) = tokio::join!(volume.exclusive(), end);
+    assert!(alone.unwrap().is_exclusive());
+}
+
+/// Else a write in place would come into files of the mount that has the volume since.
+#[tokio::test(start_paused = true)]
+async fn an_exclusive_client_that_was_cut_off_writes_nothing_into_files_of_the_next() {
+    let volume = Volume::new(1);
+    let first = volume.exclusive().await.unwrap();
+    let (ino, _) = file_in(&first, Ino::ROOT, "f").await;
+    let write = |seed: u8| Bytes::from(vec![seed; 5000]);
+    first.write(ino, WriteAt::default(), write(1)).await.unwrap();
+    volume.order(0, first.session(), Command::CloseSession);
+    let next = volume.exclusive().await.unwrap();
+    volume.env.sleep(LOCK_LEASE).await;
+    assert_eq!(first.write(ino, WriteAt::default(), write(2)).await, Err(MetaError::NoSession.into()));
+    assert!(first.has_ended());
+    assert_eq!(next.read(ino, 0, 5000).await.unwrap(), write(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_process_of_an_exclusive_client_is_exclusive_too() {
+    let (volume, record) = (Volume::new(2), tempfile::tempfile().unwrap());
+    let opening = Opening { is_exclusive: true, ..recorded(&record) };
+    let first = Client::connect_as(volume.way(), volume.data.clone(), volume.env.clone(), opening).await.unwrap();
+    let next = Client::resume(volume.way(), volume.data.clone(), volume.env.clone(), record).unwrap();
+    assert!(next.is_exclusive() && next.session() == first.session());
+    volume.trees.add();
+    let folder = folder_in(&next, 2, "d").await;
+    file_in(&next, folder, "f").await;
+    assert_eq!(volume.sessions(2), 1);
+    let refused = Client::connect(volume.way(), volume.data.clone(), volume.env.clone()).await.err();
+    assert_eq!(refused, Some(MetaError::HeldAlone.into()));
 }

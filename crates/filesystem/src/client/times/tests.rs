@@ -6,7 +6,7 @@ use env::Env;
 use net::BoxFuture;
 
 use super::*;
-use crate::client::{FileHandle, New, OpenFlags, Owner, WriteAt};
+use crate::client::{FileHandle, New, OpenFlags, Opening, Owner, WriteAt};
 use crate::data::memory::MemoryPartition;
 use crate::meta::local::LocalPartition;
 use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaPartition, Query, Reply, Time, TimeChange};
@@ -171,4 +171,47 @@ async fn a_write_is_told_soon_without_any_call() {
         assert_eq!(rig.in_tree().await.version, version + 1);
     }
     telling.abort();
+}
+
+#[tokio::test]
+async fn times_that_a_kernel_has_are_answered_at_once_and_told_together() {
+    let (tree, data) = (Arc::new(Counted::default()), Arc::new(MemoryPartition::new(1 << 20)));
+    let opening = Opening { record: None, is_exclusive: true };
+    let client = Client::connect_as(tree.clone(), data, Env::real(), opening).await.unwrap();
+    let new = New { kind: Kind::File, mode: 0o644, umask: 0, rdev: 0, owner: Owner { uid: 0, gid: 0 } };
+    let mut made = Vec::new();
+    for name in ["a", "b", "c"] {
+        let (entry, handle) = client.create(Ino::ROOT, name.as_bytes(), new, OpenFlags::default()).await.unwrap();
+        client.write(entry.0.ino, WriteAt::default(), Bytes::from_static(&[1; 100])).await.unwrap();
+        made.push((entry.0.ino, handle));
+    }
+    let before = tree.commands.load(Ordering::Relaxed);
+    let commands = || tree.commands.load(Ordering::Relaxed) - before;
+    // Before the files were made: the kernel has the times.
+    let time = |seconds| Time { seconds, nanos: 5 };
+    let shown = |attributes: &Attributes| (attributes.mtime, attributes.ctime);
+    for (ino, _) in &made {
+        let noted = client.note_times(FileTimes { ino: *ino, mtime: time(7), ctime: time(8) }).await.unwrap();
+        assert_eq!(shown(&noted), (time(7), time(8)));
+    }
+    // In place: no other command tells of the write.
+    client.write(made[0].0, WriteAt::default(), Bytes::from_static(&[2; 50])).await.unwrap();
+    assert_eq!(shown(&client.lookup(Ino::ROOT, b"a").await.unwrap().0), (time(7), time(8)));
+    assert_eq!(commands(), 0);
+    assert_ne!(shown(&client.commands.inode(made[0].0).await.unwrap()), (time(7), time(8)));
+    client.flush(made[0].0, made[0].1).await.unwrap();
+    assert_eq!(shown(&client.commands.inode(made[0].0).await.unwrap()), (time(7), time(8)));
+    assert_eq!(commands(), 1);
+    // What else is set goes with them, and one command tells the rest, also of what is gone.
+    let change = AttributeChange { mode: Some(0o600), ctime: Some(time(9)), ..AttributeChange::default() };
+    assert_eq!(shown(&client.setattr(made[1].0, change).await.unwrap()), (time(7), time(9)));
+    client.note_times(FileTimes { ino: made[0].0, mtime: time(6), ctime: time(6) }).await.unwrap();
+    client.unlink(Ino::ROOT, b"c").await.unwrap();
+    client.release(made[2].0, made[2].1, None).await;
+    client.not_open(client.forget(made[2].0, 1).into_iter().collect()).await;
+    let before = commands();
+    client.tell_all_times().await.unwrap();
+    client.tell_all_times().await.unwrap();
+    assert_eq!(commands(), before + 1);
+    assert_eq!(shown(&client.commands.inode(made[0].0).await.unwrap()), (time(6), time(6)));
 }

@@ -1,9 +1,9 @@
 //! Attributes and contents of files.
 
 use super::super::attributes::{Kind, MODE_BITS};
-use super::super::command::{AttributeChange, Expected, TimeChange};
+use super::super::command::{AttributeChange, Expected, FileTimes, TimeChange};
 use super::super::limits::{MAX_FILE_BYTES, MAX_KEYS};
-use super::super::reply::{MetaError, Reply};
+use super::super::reply::{Done, MetaError, Reply};
 use super::{At, Machine};
 use crate::ids::{ExtentKey, Ino};
 
@@ -13,7 +13,7 @@ impl Machine {
             TimeChange::Now => true,
             TimeChange::At(time) => time.is_moment(),
         });
-        if !has_moments {
+        if !has_moments || change.ctime.is_some_and(|time| !time.is_moment()) {
             return Err(MetaError::Invalid);
         }
         if let Some(size) = change.size {
@@ -42,7 +42,22 @@ impl Machine {
         if let Some(mtime) = change.mtime {
             inode.mtime = time(mtime);
         }
+        inode.ctime = change.ctime.unwrap_or(inode.ctime);
         self.answer(ino)
+    }
+
+    /// Times that a kernel has, of files of this tree.
+    pub(super) fn set_times(&mut self, times: &[FileTimes]) -> Reply {
+        if times.iter().any(|times| !times.mtime.is_moment() || !times.ctime.is_moment()) {
+            return Err(MetaError::Invalid);
+        }
+        times.iter().try_for_each(|times| self.check_ours(times.ino))?;
+        for FileTimes { ino, mtime, ctime } in times {
+            if let Some(inode) = self.tables.inode_mut(*ino) {
+                (inode.mtime, inode.ctime) = (*mtime, *ctime);
+            }
+        }
+        Ok(Done::Done)
     }
 
     /// What lies beyond the new size is freed. A file that grows gets a hole.

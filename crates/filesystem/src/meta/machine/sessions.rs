@@ -28,16 +28,23 @@ struct Session {
     /// Lower sequences have been answered.
     answered_below: u64,
     locks_lost: u64,
+    is_exclusive: bool,
 }
 
 impl Sessions {
     /// Whether others are open as well.
-    pub fn open(&mut self, session: MetaSession) -> Result<bool, MetaError> {
+    pub fn open(&mut self, session: MetaSession, is_exclusive: bool) -> Result<bool, MetaError> {
         if !self.is_live(session) {
+            if self.live.iter().any(|(_, other)| other.is_exclusive) {
+                return Err(MetaError::HeldAlone);
+            }
+            if is_exclusive && self.live().next().is_some() {
+                return Err(MetaError::InUse);
+            }
             if self.live.len() >= MAX_SESSIONS {
                 return Err(MetaError::TooManySessions);
             }
-            self.live.insert(session, Session::default());
+            self.live.insert(session, Session { is_exclusive, ..Session::default() });
         }
         Ok(self.are_several())
     }

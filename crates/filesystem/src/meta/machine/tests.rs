@@ -25,7 +25,7 @@ struct Tree {
 impl Tree {
     fn new() -> Tree {
         let mut tree = Tree { machine: Machine::default(), sequence: 0, now: Time { seconds: 1000, nanos: 0 } };
-        tree.run(Command::OpenSession).unwrap();
+        tree.run(Command::OpenSession { is_exclusive: false }).unwrap();
         tree
     }
 

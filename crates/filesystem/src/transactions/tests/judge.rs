@@ -21,7 +21,7 @@ impl Reference {
     pub fn new(clients: u64) -> Reference {
         let mut machine = Machine::default();
         for client in 0..clients {
-            machine.carry_out(&envelope(session(client), 0, Command::OpenSession)).unwrap();
+            machine.carry_out(&envelope(session(client), 0, Command::OpenSession { is_exclusive: false })).unwrap();
         }
         Reference { machine, sequence: 0, inodes: BTreeMap::from([(Ino::ROOT, Ino::ROOT)]) }
     }

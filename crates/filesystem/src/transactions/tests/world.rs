@@ -108,7 +108,7 @@ impl World {
             rests: Mutex::default(),
             seen: Mutex::default(),
         };
-        world.for_all_sessions(&Command::OpenSession);
+        world.for_all_sessions(&Command::OpenSession { is_exclusive: false });
         world
     }
 

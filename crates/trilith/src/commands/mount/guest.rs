@@ -82,7 +82,7 @@ async fn begin(args: &MountArgs, volume: &str, point: &Path, cores: usize) -> an
     if found.name != volume {
         bail!("the key is that of volume {}, not of {volume}", found.name);
     }
-    let client = client(&line).await?;
+    let client = client(&line, args.exclusive).await?;
     let options = ServeOptions {
         source: volume.to_owned(),
         allow_other: !args.private,

@@ -33,7 +33,7 @@ fn tree() -> Machine {
         machine.carry_out(&envelope(session, sequence, command)).unwrap()
     };
     let ino = Ino(2);
-    run(SESSION, Command::OpenSession);
+    run(SESSION, Command::OpenSession { is_exclusive: false });
     run(SESSION, Command::Make { parent: Ino::ROOT, name: b"name".to_vec(), new: new(Kind::File) });
     let key =
         ExtentKey { file_offset: 4096, extent: ExtentId { partition: 1, term: 2, number: 3 }, extent_offset: 0, len: 9000 };
@@ -86,7 +86,7 @@ const GOLDEN: [&str; 14] = [
     "010000000000000003 00a4030102000000000a050a050a050a0500000100000106757365722e780179",
     "02000000000000000120a8d4dffc300000 0200046e616d65",
     "02000000000000000138913c61fda00000 8280808080804001057468657265",
-    "030000000000000007 0a00",
+    "030000000000000007 0a0000",
     "040000000000000007000000000000000a 00018280808080804001a4030102020000000605060506050605000000",
     "050000000000000003 0107",
     "060000000000000002 0107010800ffffffffffffffffff010109",

@@ -21,7 +21,7 @@ fn lock(number: u64, first: u64, last: u64, is_exclusive: bool) -> Lock {
 /// A tree with a file, and two sessions.
 fn two_sessions() -> (Tree, Ino) {
     let mut tree = Tree::new();
-    run_as(&mut tree, OTHER, Command::OpenSession).unwrap();
+    run_as(&mut tree, OTHER, Command::OpenSession { is_exclusive: false }).unwrap();
     let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
     (tree, ino)
 }

@@ -90,7 +90,14 @@ async fn many_files() {
     }
     for session in (0..CALLERS).map(|caller| MetaSession(1 + caller)) {
         let now = Time::default();
-        let envelope = Envelope { session, sequence: 0, answered_below: 0, now, locks_lost: 0, command: Command::OpenSession };
+        let envelope = Envelope {
+            session,
+            sequence: 0,
+            answered_below: 0,
+            now,
+            locks_lost: 0,
+            command: Command::OpenSession { is_exclusive: false },
+        };
         group.propose(&envelope).await.unwrap().1.unwrap();
     }
     let before = resident_bytes();

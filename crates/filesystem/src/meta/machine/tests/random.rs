@@ -149,7 +149,7 @@ fn beside(tree: &mut Tree, number: u64) {
         let _: Reply = tree.machine.carry_out(&envelope);
     };
     match number % 6 {
-        0 => ask(session, Command::OpenSession),
+        0 => ask(session, Command::OpenSession { is_exclusive: false }),
         1 => {
             let owner = LockOwner { family: LockFamily::Fcntl, number: number % 2 };
             let range = LockRange { first: number % 5, last: number % 5 + 3 };

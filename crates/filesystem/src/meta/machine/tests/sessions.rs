@@ -31,7 +31,7 @@ fn an_orphan_stays_while_a_session_may_have_it_open() {
     let other = MetaSession(8);
     let envelope =
         |command| Envelope { session: other, sequence: 1, answered_below: 0, now: Time::default(), locks_lost: 0, command };
-    tree.machine.carry_out(&envelope(Command::OpenSession)).unwrap();
+    tree.machine.carry_out(&envelope(Command::OpenSession { is_exclusive: false })).unwrap();
     let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
     tree.run(Command::Unlink { parent: Ino::ROOT, name: "a".into() }).unwrap();
     tree.run(Command::NotOpen { inos: vec![ino] }).unwrap();
@@ -68,7 +68,7 @@ fn attributes_say_whether_there_are_several_sessions() {
         let envelope = Envelope { session: MetaSession(8), ..tree.envelope(command) };
         tree.machine.carry_out(&envelope).unwrap();
     };
-    as_other(&mut tree, Command::OpenSession);
+    as_other(&mut tree, Command::OpenSession { is_exclusive: false });
     assert!(is_shared(&tree));
     as_other(&mut tree, Command::CloseSession);
     assert!(!is_shared(&tree));
@@ -93,4 +93,25 @@ fn a_session_whose_replies_were_heard_goes_on() {
     let deaf = Envelope { answered_below: 0, ..tree.envelope(empty.clone()) };
     assert_eq!(tree.machine.carry_out(&deaf), Err(MetaError::TooManyCommands));
     assert_eq!(tree.run(empty), Ok(Done::Done));
+}
+
+#[test]
+fn an_exclusive_session_is_the_only_one() {
+    let mut tree = Tree::new();
+    let other = MetaSession(8);
+    let run_as = |tree: &mut Tree, session, command| {
+        let envelope = Envelope { session, ..tree.envelope(command) };
+        tree.machine.carry_out(&envelope)
+    };
+    let open = |is_exclusive| Command::OpenSession { is_exclusive };
+    assert_eq!(run_as(&mut tree, other, open(true)), Err(MetaError::InUse));
+    tree.run(Command::CloseSession).unwrap();
+    assert_eq!(run_as(&mut tree, other, open(true)), Ok(Done::Opened { is_shared: false }));
+    for is_exclusive in [false, true] {
+        assert_eq!(tree.run(open(is_exclusive)), Err(MetaError::HeldAlone));
+        assert_eq!(run_as(&mut tree, other, open(true)), Ok(Done::Opened { is_shared: false }), "it is open already");
+    }
+    assert_eq!(tree.make(Ino::ROOT, "a", Kind::File), Err(MetaError::NoSession));
+    run_as(&mut tree, other, Command::CloseSession).unwrap();
+    assert_eq!(tree.run(open(false)), Ok(Done::Opened { is_shared: false }));
 }
