@@ -50,6 +50,23 @@ def mount(node):
 
 def umount(node):
     node.run("umount", str(node.mount))
+    wait_for_copies(node.mount)
+
+
+def wait_for_copies(point):
+    """A process that has begun a mount namespace of its own meanwhile has a copy of the mount, which lives on with it."""
+    until = time.monotonic() + LIMIT_S
+    while any(f" {point} " in text for text in namespaces()):
+        assert time.monotonic() < until, f"{point} is still mounted somewhere"
+        time.sleep(0.05)
+
+
+def namespaces():
+    for folder in Path("/proc").iterdir():
+        try:
+            yield (folder / "mountinfo").read_text()
+        except OSError:
+            pass
 
 
 def test_such_a_mount_is_the_only_one(node):
@@ -64,16 +81,19 @@ def test_such_a_mount_is_the_only_one(node):
     node.run("volume", "resize", "home", "--size", "1GiB")
     # A mount is free for the next one when it is ended, in whichever way, and however soon that one comes.
     check("umount", str(node.mount))
+    wait_for_copies(node.mount)
     node.run("mount", "home", str(node.other), "--detach")
     node.run("mount", "home", str(node.mount), "--exclusive", "--detach", refused=IN_USE)
     assert (node.other / "f").read_bytes() == b"x" * 5000
     node.run("umount", str(node.other))
+    wait_for_copies(node.other)
     mount(node)
     umount(node)
     # As mount(8) has it.
     call(node, f"exclusive,data={node.data}")
     node.run("mount", "home", str(node.other), "--detach", refused=HELD)
     check("umount", str(node.mount))
+    wait_for_copies(node.mount)
     node.run("mount", "home", str(node.other), "--detach")
 
 
@@ -237,6 +257,10 @@ def test_errors_of_writing_back_are_told_by_fsync(node):
         # Once.
         os.fsync(file.fileno())
     os.unlink(node.mount / "big")
+    until = time.monotonic() + LIMIT_S
+    while node.free_bytes() < 15 * MIB:
+        assert time.monotonic() < until, "the space of a removed file does not come back"
+        time.sleep(0.05)
     (node.mount / "small").write_bytes(b"x" * 5000)
     file = os.open(node.mount / "closed", os.O_WRONLY | os.O_CREAT)
     with pytest.raises(OSError) as failed:

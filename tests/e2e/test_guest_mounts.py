@@ -10,6 +10,7 @@ import pytest
 
 from conftest import SERVER, free_port
 from nodes import LIMIT_S, Cluster, Node, wait_until
+from test_exclusive import wait_for_copies
 
 # The first of the addresses of this machine that the nodes of the cluster have; other tests use others.
 FIRST_ADDRESS = "127.0.86.1"
@@ -167,6 +168,7 @@ def test_an_exclusive_mount_keeps_guests_out_and_guests_keep_nodes_out(folder):
         trilith(*of_guest, key=key, refused="has the volume for itself")
         trilith(*of_guest, "--exclusive", key=key, refused="has the volume for itself")
         node.run("umount", str(node_point))
+        wait_for_copies(node_point)
 
         trilith(*of_guest, "--exclusive", key=key)
         for number in range(6):
@@ -174,6 +176,7 @@ def test_an_exclusive_mount_keeps_guests_out_and_guests_keep_nodes_out(folder):
             (guest / str(number) / "file").write_bytes(b"x" * number)
         node.run(*of_node, refused="has the volume for itself")
         trilith("umount", str(guest))
+        wait_for_copies(guest)
 
         node.run(*of_node)
         trilith(*of_guest, "--exclusive", key=key, refused="other mounts use the volume")

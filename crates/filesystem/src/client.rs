@@ -16,6 +16,7 @@
 
 pub mod acl;
 mod attributes;
+mod buffered;
 mod calls;
 mod commands;
 mod content;

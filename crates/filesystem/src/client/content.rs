@@ -111,6 +111,10 @@ impl Client {
     /// Puts bytes into a file.
     pub async fn write(&self, ino: Ino, write: WriteAt, data: Bytes) -> Result<Written, ClientError> {
         self.check_locks(ino, true).await?;
+        let is_buffered = write.from_cache && self.is_exclusive();
+        if is_buffered && !self.commands.is_again() {
+            return self.write_buffered(ino, write.offset, data).await;
+        }
         let state = self.files.state(ino);
         let mut open = state.content.write().await;
         // The wait for other writes may have been long.
@@ -121,7 +125,6 @@ impl Client {
             return Ok(written);
         }
         // A kernel that buffers writes drops the capability before it does, and tells by itself which of them failed.
-        let is_buffered = write.from_cache && self.is_exclusive();
         let dropped = if is_buffered { Ok(()) } else { self.drop_capability(ino, &state).await };
         let written = match dropped {
             Ok(()) => self.write_alone(ino, write, &data, &mut open).await,
@@ -154,7 +157,7 @@ impl Client {
         }
     }
 
-    async fn write_alone(
+    pub(super) async fn write_alone(
         &self,
         ino: Ino,
         write: WriteAt,
@@ -364,7 +367,7 @@ impl Client {
 
 impl Filling<'_> {
     /// What goes to `part` of the file, which lies in `range`, that the filling is for.
-    fn part(&self, range: &Range<u64>, part: Range<u64>) -> Bytes {
+    pub(super) fn part(&self, range: &Range<u64>, part: Range<u64>) -> Bytes {
         match self.what {
             What::Data(data) => data.slice((part.start - range.start) as usize..(part.end - range.start) as usize),
             What::Zeros => Bytes::from(vec![0; (part.end - part.start) as usize]),

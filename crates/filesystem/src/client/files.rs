@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::RwLock;
 
 use super::ClientError;
+use super::buffered::Queue;
 use super::plan::OpenExtent;
 use crate::ids::Ino;
 use crate::meta::{Attributes, Time};
@@ -31,6 +32,8 @@ pub const MAX_OPEN_FILES: usize = 1 << 20;
 pub struct InodeState {
     /// Readers share it; what changes the content has it alone. The extent is the one that the file grows in.
     pub content: RwLock<Option<OpenExtent>>,
+    /// Writes that wait for it, of a kernel that buffers them.
+    pub buffered: Queue,
     failure: Mutex<Failure>,
     /// It was looked for, and this client has set none since.
     is_without_capability: AtomicBool,

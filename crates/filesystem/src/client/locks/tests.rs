@@ -5,9 +5,11 @@ use env::Env;
 use net::BoxFuture;
 use tokio::sync::oneshot;
 
+use super::lease::{KEEPALIVE, RELIANCE};
 use super::*;
 use crate::client::{Allocation, New, OpenFlags, Owner, WriteAt};
 use crate::data::memory::MemoryPartition;
+use crate::meta::limits::LOCK_LEASE;
 use crate::meta::local::LocalPartition;
 use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaPartition, MetaSession, Reply, Time};
 
