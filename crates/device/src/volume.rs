@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use disk::{AlignedBuf, Completion, DiskError, DiskErrorKind, DiskExt, Operation, ReadMode, Request};
+use disk::{AlignedBuf, Completion, DiskError, DiskErrorKind, DiskExt, Durability, Operation, ReadMode, Request};
 use format::unit_table::{MAX_UNITS, VolumeOwner};
 use format::zone_header::ZONE_DATA_START;
 use tokio::sync::oneshot;
@@ -112,6 +112,11 @@ impl Volume {
     /// Whether all of a range has space.
     pub fn is_reserved(&self, offset: u64, len: u64) -> bool {
         self.pieces(offset, len).all(|piece| self.inner.units.is_lent((self.owner, piece.unit)))
+    }
+
+    /// Whether a write is on the medium when it is answered.
+    pub fn writes_are_durable(&self) -> bool {
+        self.inner.durability() == Durability::Durable
     }
 
     /// The write that failed, after which the device takes no more.

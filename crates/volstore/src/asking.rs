@@ -42,6 +42,7 @@ pub enum Ask {
     Put {
         name: Name,
         attributes: Packed,
+        #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
         condition: WireCondition,
     },
@@ -49,6 +50,7 @@ pub enum Ask {
     Stage {
         name: Name,
         held: u64,
+        #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     Commit {
@@ -117,7 +119,12 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Whether it can be asked again although it may have been carried out.
+    /// Whether its answer may be lost: it can be asked again although it may have been carried out.
+    pub fn may_be_repeated(&self) -> bool {
+        self.is_read() || matches!(self, Ask::Read { .. } | Ask::Drop { .. })
+    }
+
+    /// Whether any primary of the group can answer it.
     pub fn is_read(&self) -> bool {
         use Ask::{Info, IsEmpty, List, Open, Parts, Upload, Uploads};
         matches!(self, Open { .. } | Info { .. } | List { .. } | IsEmpty { .. } | Upload { .. } | Parts { .. } | Uploads { .. })
@@ -126,7 +133,7 @@ impl Ask {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PartSource {
-    Whole(Vec<u8>),
+    Whole(#[serde(with = "serde_bytes")] Vec<u8>),
     Held(u64),
 }
 
@@ -166,6 +173,7 @@ pub enum Answer {
     Failed(Failure),
     Whole {
         info: WireInfo,
+        #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     Held {
@@ -174,7 +182,7 @@ pub enum Answer {
         held: u64,
     },
     Info(WireInfo),
-    Bytes(Vec<u8>),
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     Staged {
         held: u64,
     },

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use allack::OpSeq;
 use bytes::Bytes;
-use device::{Volume, VolumeError};
+use device::VolumeError;
 use disk::AlignedBuf;
 use net::{BoxFuture, Refusal, Request, Service};
 use types::ErrorKind;
 
-use crate::blocks::{Way, is_bad_block, read_local};
+use crate::blocks::{Way, is_bad_block};
 use crate::limits::LOGICAL_UNIT_BYTES;
 use crate::members::{Group, Members};
 use crate::mirror::{keep_units, units_of};
@@ -43,7 +43,7 @@ async fn answer(members: &Arc<Members>, group: &Arc<Group>, question: BlockQuest
         BlockAsk::Units => return Ok(BlockAnswer::Units(units_of(volume))),
         BlockAsk::Read { offset, len, is_from_medium } => {
             let way = if is_from_medium { Way::Medium } else { Way::Cached };
-            return match read_local(volume, offset, len as usize, way).await {
+            return match group.copy.read(offset, len as usize, way).await {
                 Ok(blocks) => Ok(BlockAnswer::Bytes(Bytes::copy_from_slice(&blocks))),
                 Err(error) if is_bad_block(&error) => Ok(BlockAnswer::Unreadable),
                 Err(error) => Err(Refusal::new(error)),
@@ -57,7 +57,7 @@ async fn answer(members: &Arc<Members>, group: &Arc<Group>, question: BlockQuest
         BlockAsk::Reserve { offset, len } if offset.saturating_add(len) > volume.byte_count() => return Ok(BlockAnswer::Full),
         BlockAsk::Reserve { offset, len } => volume.reserve(offset, len).await,
         BlockAsk::KeepUnits { units } => keep_units(volume, &units).await,
-        BlockAsk::Write { offset, bytes } => write(volume, offset, &bytes).await,
+        BlockAsk::Write { offset, bytes } => write(group, offset, &bytes).await,
         BlockAsk::Flush => volume.flush().await,
     };
     match done {
@@ -68,10 +68,10 @@ async fn answer(members: &Arc<Members>, group: &Arc<Group>, question: BlockQuest
 }
 
 /// A learner gets its space with what is written there.
-async fn write(volume: &Volume, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+async fn write(group: &Group, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
     let (first, end) = (offset / LOGICAL_UNIT_BYTES, (offset + bytes.len() as u64).div_ceil(LOGICAL_UNIT_BYTES));
-    volume.reserve(first * LOGICAL_UNIT_BYTES, (end - first) * LOGICAL_UNIT_BYTES).await?;
-    volume.write(offset, AlignedBuf::copy_of(bytes)).await
+    group.volume.reserve(first * LOGICAL_UNIT_BYTES, (end - first) * LOGICAL_UNIT_BYTES).await?;
+    group.copy.write(offset, AlignedBuf::copy_of(bytes)).await
 }
 
 fn is_full(error: &VolumeError) -> bool {

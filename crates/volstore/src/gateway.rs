@@ -58,7 +58,7 @@ impl Gateway {
 
     /// Asks a group's primary, whichever node that is. What may have been carried out is asked again only if it is a read.
     async fn ask_group(&self, group: u32, ask: Ask) -> Result<Answer, EngineError> {
-        let is_read = ask.is_read();
+        let (is_read, may_be_repeated) = (ask.is_read(), ask.may_be_repeated());
         let question = Question { group, is_strict: self.is_strict, ask };
         let until = self.place.env().now() + PRIMARY_PATIENCE;
         loop {
@@ -76,7 +76,7 @@ impl Gateway {
                         error => return Err(error),
                     },
                     Ok(answer) => return Ok(answer),
-                    Err((error, may_ask_again)) if may_ask_again || is_read => error,
+                    Err((error, nothing_was_done)) if nothing_was_done || may_be_repeated => error,
                     Err((error, _)) => return Err(error),
                 },
             };

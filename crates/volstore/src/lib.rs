@@ -34,10 +34,12 @@ mod medium;
 mod store;
 
 mod block_service;
+mod journal;
 mod keeper;
 mod members;
 mod mirror;
 mod office;
+mod own_copy;
 mod seat;
 mod wire;
 

@@ -50,10 +50,35 @@ pub struct Shape {
     /// Segments of the log that all groups of a device share.
     pub segments: usize,
     pub segment_bytes: u64,
+    pub journal: JournalShape,
 }
 
-pub const SHAPE: Shape =
-    Shape { log: LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 }, segments: 20, segment_bytes: 4 * 1024 * 1024 };
+/// The journal of small writes of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalShape {
+    pub segments: usize,
+    pub segment_bytes: u64,
+    /// Smaller devices have none.
+    pub least_device_bytes: u64,
+    /// A write is journaled when so many are under way with it.
+    pub from_writes: usize,
+}
+
+/// The longest write that is journaled.
+pub const JOURNALED_BYTES: usize = 16 * 1024;
+/// Most bytes of a device that are journaled, and not in their places: they are in memory too.
+pub const MAX_PENDING_BYTES: usize = 4 * 1024 * 1024;
+/// So many go to their places at once.
+pub const URGENT_PENDING_BYTES: usize = 1024 * 1024;
+/// How long fewer wait, so that more neighbours come.
+pub const JOURNAL_PAUSE: Duration = Duration::from_millis(20);
+
+pub const SHAPE: Shape = Shape {
+    log: LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 },
+    segments: 20,
+    segment_bytes: 4 * 1024 * 1024,
+    journal: JournalShape { segments: 8, segment_bytes: 4 * 1024 * 1024, least_device_bytes: 2 << 30, from_writes: 24 },
+};
 const _: () = {
     // As `allack` counts it: the logs of all groups fill half of it at most.
     let most = SHAPE.log.bytes + SHAPE.log.entries * 20 + 4096;

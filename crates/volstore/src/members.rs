@@ -37,8 +37,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use types::{DeviceId, NodeId, ViewNumber};
 
+use crate::journal::Journal;
 use crate::limits::{MEMBER_TICK, NEXT_VIEW_PAUSE, Shape};
 use crate::office::Office;
+use crate::own_copy::OwnCopy;
+
+pub use region::{Region, causes};
 
 use device_log::DeviceLog;
 pub use device_log::Queued;
@@ -82,8 +86,10 @@ pub struct Group {
     admissions: Admissions,
     /// Who waits for the commit of an entry, at the primary.
     waiting: Mutex<BTreeMap<OpSeq, oneshot::Sender<()>>>,
-    /// This node's copy.
+    /// Where this node's copy has its space.
     pub volume: Volume,
+    /// Its content.
+    pub copy: OwnCopy,
     /// The log of the same device.
     pub log: Arc<DeviceLog>,
     /// Records that were handed to the log.
@@ -235,6 +241,15 @@ impl Members {
             group.office_ends();
             group.admissions.drain().await;
         }
+        let log = self.logs.lock().get(&device).cloned();
+        if let Some(journal) = log.as_ref().and_then(|log| log.journal()) {
+            journal.close().await;
+        }
+    }
+
+    /// The journals of this node's devices.
+    pub fn journals(&self) -> Vec<Arc<Journal>> {
+        self.logs.lock().values().filter_map(|log| log.journal().cloned()).collect()
     }
 
     /// Takes an input in, and hands on what the machine asks for.

@@ -26,7 +26,7 @@ use net::{CallError, Caller};
 use parking_lot::Mutex;
 use types::{DeviceId, DeviceUuid, ErrorKind, NodeId, ViewNumber};
 
-use crate::blocks::{BlockError, Way, read_local};
+use crate::blocks::{BlockError, Way};
 use crate::limits::{
     ASK_TRIES, COPY_PATIENCE, LOGICAL_UNIT_BYTES, MEET_LEARNER_PATIENCE, MEET_LEARNER_TRIES, MEET_PAUSE, MEET_TRIES,
     MEET_UNITS, SPACE_PATIENCE,
@@ -259,7 +259,7 @@ impl Mirror {
 
     /// Reads whole blocks of one copy. Copy 0 is the one that is here.
     pub async fn read(&self, copy: usize, offset: u64, len: usize, way: Way) -> Result<AlignedBuf, BlockError> {
-        let Some(other) = copy.checked_sub(1) else { return Ok(read_local(self.local(), offset, len, way).await?) };
+        let Some(other) = copy.checked_sub(1) else { return Ok(self.inner.group.copy.read(offset, len, way).await?) };
         let other = &self.inner.others[other];
         let len = len as u32;
         match self.ask(other, BlockAsk::Read { offset, len, is_from_medium: way == Way::Medium }).await? {
@@ -418,9 +418,9 @@ impl Mirror {
             let reason = "the placement group has a later view".to_owned();
             return Err(BlockError::Copy { node: inner.me, kind: ErrorKind::Unavailable, reason });
         };
-        let local = self.local().clone();
+        let copy = inner.group.copy.clone();
         let work = async move {
-            let written = local.write(offset, buf).await;
+            let written = copy.write(offset, buf).await;
             drop(ticket);
             written
         };

@@ -72,6 +72,23 @@ impl Objects {
         }
     }
 
+    /// What the journals of this node's devices have done.
+    fn journal_figures(&self) -> [Figure; 2] {
+        let counted = |pick: fn((u64, u64)) -> u64| {
+            let place = self.place.clone();
+            move || {
+                let journals = place.members().map(|members| members.journals()).unwrap_or_default();
+                journals.iter().map(|journal| pick(journal.counts())).sum()
+            }
+        };
+        let (journaled, placed) =
+            ("Small writes that shared durable writes of a journal", "Writes by which these went to their places");
+        [
+            Figure::counter("trilith_volume_engine_journaled_writes_total".to_owned(), journaled, counted(|counts| counts.0)),
+            Figure::counter("trilith_volume_engine_placed_writes_total".to_owned(), placed, counted(|counts| counts.1)),
+        ]
+    }
+
     /// Takes part in groups, as soon as one names this node.
     async fn take_part(&self) {
         let (manager, env) = (self.place.manager(), self.place.env());
@@ -185,7 +202,10 @@ impl Subsystem for Objects {
         Box::pin(async move {
             let Some(members) = self.place.members() else { return };
             let offices = members.groups().into_iter().filter_map(|group| group.office());
-            let settled = join_all(offices.map(|office| async move { office.store.maintain_now().await }));
+            let settled = async {
+                join_all(offices.map(|office| async move { office.store.maintain_now().await })).await;
+                join_all(members.journals().iter().map(|journal| journal.close())).await
+            };
             tokio::select! {
                 biased;
                 _ = settled => {}
@@ -211,7 +231,7 @@ impl Subsystem for Objects {
             let (stores, pick) = (self.stores(), *pick);
             Figure::gauge(format!("trilith_volume_engine_{name}"), help, move || stores().iter().map(pick).sum::<u64>() as f64)
         };
-        COUNTERS.iter().map(counter).chain(GAUGES.iter().map(gauge)).collect()
+        COUNTERS.iter().map(counter).chain(GAUGES.iter().map(gauge)).chain(self.journal_figures()).collect()
     }
 
     fn status(&self) -> Vec<StatusLine> {

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use allack::{Durable, Record, StoreError, WalStore};
+use device::VolumeError;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use types::DeviceId;
 
-use super::region::Region;
+use super::region::{Opened, Region};
 use super::{Group, Members};
+use crate::journal::Journal;
 
 /// Records that are on their way to the medium.
 pub struct Queued {
@@ -28,8 +30,10 @@ pub struct Queued {
 
 /// The log.
 pub struct DeviceLog {
-    region: Region,
+    region: Arc<Region>,
     store: WalStore,
+    /// None: the device has none.
+    journal: Option<Arc<Journal>>,
     backlog: Mutex<Backlog>,
     filled: Notify,
     /// On their way, and only the log's own task waits for them. Machines bound how many there are.
@@ -49,10 +53,12 @@ struct Backlog {
 }
 
 impl DeviceLog {
-    pub(super) fn new(region: Region, store: WalStore) -> DeviceLog {
+    pub(super) fn new(opened: Opened) -> DeviceLog {
+        let Opened { region, store, journal, .. } = opened;
         DeviceLog {
             region,
             store,
+            journal,
             backlog: Mutex::default(),
             filled: Notify::new(),
             watched: Mutex::default(),
@@ -65,6 +71,11 @@ impl DeviceLog {
 
     pub fn device(&self) -> DeviceId {
         self.region.device()
+    }
+
+    /// The journal of small writes of the same device.
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
     }
 
     pub fn failure(&self) -> Option<String> {
@@ -103,16 +114,16 @@ impl DeviceLog {
 
     /// For as long as the node lives, or until the log fails: then its machines hear of no durable record any more.
     pub(super) async fn run(self: Arc<Self>, members: Arc<Members>) {
-        let outcome = tokio::select! {
-            error = self.work_off() => error,
-            error = self.watch_records(&members) => error,
-            error = self.cut() => error,
-        };
-        self.fail(&members, &outcome);
+        tokio::select! {
+            error = self.work_off() => self.fail(&members, &error),
+            error = self.watch_records(&members) => self.fail(&members, &error),
+            error = self.cut() => self.fail(&members, &error),
+            error = self.place_small_writes() => self.fail(&members, &error),
+        }
     }
 
     /// It takes nothing any more: its groups hear of it.
-    pub(super) fn fail(&self, members: &Arc<Members>, error: &StoreError) {
+    pub(super) fn fail(&self, members: &Arc<Members>, error: &dyn std::error::Error) {
         let reason = {
             let mut failure = self.failure.lock();
             if failure.is_some() {
@@ -127,6 +138,14 @@ impl DeviceLog {
         for group in members.groups().into_iter().filter(|group| group.log.device() == self.device()) {
             group.stand_still(&reason);
             members.ask_to_be_left_out(group.number);
+        }
+    }
+
+    /// Until that fails.
+    async fn place_small_writes(&self) -> VolumeError {
+        match &self.journal {
+            Some(journal) => journal.run().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -175,7 +194,7 @@ impl DeviceLog {
                 Ok(None) => {}
                 Ok(Some(keep_from)) => match self.region.keep_from(keep_from).await {
                     Ok(()) => self.store.give_up_before(keep_from),
-                    Err(error) => tracing::error!(error, "the log of the volume engine's groups can't be shortened"),
+                    Err(error) => tracing::error!(%error, "the log of the volume engine's groups can't be shortened"),
                 },
                 Err(error) => return error,
             }

@@ -28,6 +28,7 @@ use super::space_calls::SpaceCalls;
 use super::{Group, Members, Ways};
 use crate::limits::Shape;
 use crate::mirror::keep_units;
+use crate::own_copy::OwnCopy;
 
 impl Members {
     /// Takes up what the node's devices have of groups.
@@ -45,8 +46,9 @@ impl Members {
             let device = volume.device();
             match Region::find(env, volume, shape).await {
                 Ok(None) => {}
-                Ok(Some((region, store, found))) => {
-                    logs.insert(device, Arc::new(DeviceLog::new(region, store)));
+                Ok(Some(mut opened)) => {
+                    let found = std::mem::take(&mut opened.saved);
+                    logs.insert(device, Arc::new(DeviceLog::new(opened)));
                     for (group, found) in found {
                         let known = saved.get(&group).map(|(_, known)| known.promised);
                         if known.is_none_or(|known| known < found.promised) {
@@ -117,6 +119,7 @@ impl Members {
             machine: Mutex::new(Machine::new(start)),
             admissions: Admissions::default(),
             waiting: Mutex::default(),
+            copy: OwnCopy::new(volume.clone(), part, log.journal().cloned()),
             volume,
             log,
             records: AtomicU64::new(0),
@@ -178,8 +181,7 @@ impl Members {
         if let Some(log) = self.logs.lock().get(&volume.device()) {
             return Ok(log.clone());
         }
-        let (region, store) = Region::make(&self.env, volume, self.shape).await?;
-        let log = Arc::new(DeviceLog::new(region, store));
+        let log = Arc::new(DeviceLog::new(Region::make(&self.env, volume, self.shape).await?));
         self.logs.lock().insert(volume.device(), log.clone());
         self.log_opened.notify_one();
         Ok(log)

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use ::engine::EngineError;
+use ::engine::{Content, EngineError, ObjectEngine};
 use disk::{Fault, FaultRule, Operation};
 use manager::{NamePlacement, PLACEMENT_GROUPS, PlacementRecord};
 use net::ServiceTag;
 use types::NodeId;
 use types::limits::BLOCK_BYTES;
 
+use super::wire::Trouble;
 use super::world::World;
 use crate::limits::MEET_UNITS;
 use crate::mirror::{units_of, uuid_of_group};
@@ -311,4 +312,26 @@ async fn a_full_log_takes_what_a_start_revokes() {
     let record = world.placement(0);
     let office = world.office(record.primary, 0).expect("it is served");
     office.store.fill_log_and_revoke().await.expect("the log takes it");
+}
+
+/// What a node reads of a large object at another one, piece by piece, outlives lost answers.
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_ends_no_reading() {
+    let world = World::new(11, 3, 1).await;
+    world.until_whole().await;
+    let (primary, large) = (world.placement(group_of(1)).primary, bytes(1, 300_000));
+    let reading = [A, B, C].into_iter().find(|node| *node != primary).expect("there are three");
+    while put(&world.gateway(primary), "1", large.clone()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let gateway = world.gateway(reading);
+    let Content::Chunked(reader) = gateway.open(&key("1")).await.expect("opens").content else { panic!("it is in pieces") };
+    world.wire().trouble(reading, primary, ServiceTag::OBJECTS, Trouble::Unanswered);
+    let heal = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        world.wire().heal();
+    };
+    let (read, ()) = tokio::join!(reader.read(0..large.len() as u64), heal);
+    let read = read.expect("it is asked again");
+    assert!(!read.is_empty() && large.starts_with(&read));
 }

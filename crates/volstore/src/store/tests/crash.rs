@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use ::engine::{CompletePart, Condition, EngineError, ObjectEngine, PartContent, UploadRef};
 use bytes::Bytes;
-use device::SyncMode;
 use disk::{CompletionOrder, Fault, FaultRule, Operation};
 use futures_util::future::join_all;
 use model::choice::{Choose, Seeded};
 use smallvec::smallvec;
 use types::limits::MAX_SMALL_BYTES;
 
-use super::support::{Rig, attributes_of, bytes, key, patient, put};
+use super::support::{Rig, SMALL, SMALL_WITH_JOURNAL, attributes_of, bytes, key, patient, put};
 use crate::interface::VolumeEngine;
+use crate::limits::Shape;
 
 const ROUNDS: usize = 10;
 const NAMES: usize = 4;
@@ -85,8 +85,8 @@ struct History {
     mutations: u64,
 }
 
-async fn run(seed: u64, cut: Option<u64>, is_liar: bool) -> History {
-    let rig = Rig::with(seed, &[30], SyncMode::Always).await;
+async fn run(seed: u64, shape: Shape, cut: Option<u64>, is_liar: bool) -> History {
+    let rig = Rig::of_shape(seed, 30, shape).await;
     let disk = &rig.disks[0];
     disk.set_ignores_flush(is_liar);
     disk.set_order(CompletionOrder::Timed(Duration::from_millis(3)));
@@ -188,12 +188,26 @@ async fn look(rig: &Rig, known: &BTreeMap<String, Known>) -> (Vec<String>, Vec<O
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_at_any_write_leaves_what_was_answered() {
+    cut_at_every_write(SMALL).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_at_any_write_leaves_what_a_journal_has() {
+    env::keep_marks();
+    cut_at_every_write(SMALL_WITH_JOURNAL).await;
+    let marks = env::take_marks();
+    for what in ["a write was journaled", "a start has found small writes", "records of small writes were given up"] {
+        assert!(marks.contains_key(&*format!("volume engine: {what}")), "not once: {what}; {marks:?}");
+    }
+}
+
+async fn cut_at_every_write(shape: Shape) {
     let (mut cuts, mut revoked) = (0, 0);
     for seed in 0..seeds() {
-        let whole = run(seed, None, false).await;
+        let whole = run(seed, shape, None, false).await;
         assert!(whole.mutations > 60, "seed {seed} writes {} times", whole.mutations);
         for cut in 0..whole.mutations {
-            let history = run(seed, Some(cut), false).await;
+            let history = run(seed, shape, Some(cut), false).await;
             let wrong = wrong_after(&history, &mut revoked).await;
             assert!(wrong.is_empty(), "seed {seed}, cut {cut}: {wrong:#?}");
             cuts += 1;
@@ -207,7 +221,7 @@ async fn a_cut_at_any_write_leaves_what_was_answered() {
 async fn a_disk_that_lies_about_durability_is_found_out() {
     let mut found = 0;
     for cut in (30..100).step_by(7) {
-        let history = run(1, Some(cut), true).await;
+        let history = run(1, SMALL, Some(cut), true).await;
         let opened = patient(tokio::spawn(async move { wrong_after(&history, &mut 0).await })).await.expect("ends");
         // The device may even be lost.
         found += usize::from(opened.map_or(true, |wrong| !wrong.is_empty()));

@@ -18,7 +18,7 @@ use types::limits::{CHUNK_BYTES, MAX_SMALL_BYTES};
 use types::{BucketId, CellId, ClusterId, DeviceId, NodeId};
 
 use crate::interface::VolumeEngine;
-use crate::limits::Shape;
+use crate::limits::{JournalShape, Shape};
 use crate::members::Members;
 use crate::part::test_node;
 use crate::store::Store;
@@ -29,8 +29,15 @@ pub const UNIT_BYTES: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 pub const OWNER: VolumeOwner = VolumeOwner::Objects;
 /// A log of four units.
-pub const SMALL: Shape =
-    Shape { log: LogLimits { entries: 512, bytes: 768 * 1024 }, segments: 4, segment_bytes: 1024 * 1024 - 8192 };
+pub const SMALL: Shape = Shape {
+    log: LogLimits { entries: 512, bytes: 768 * 1024 },
+    segments: 4,
+    segment_bytes: 1024 * 1024 - 8192,
+    journal: JournalShape { least_device_bytes: u64::MAX, ..JOURNAL },
+};
+/// The same, with a journal for what is written beside others.
+pub const SMALL_WITH_JOURNAL: Shape = Shape { journal: JOURNAL, ..SMALL };
+const JOURNAL: JournalShape = JournalShape { segments: 5, segment_bytes: 128 * 1024, least_device_bytes: 0, from_writes: 2 };
 const GROUP: u32 = 0;
 
 pub struct Rig {
@@ -42,6 +49,7 @@ pub struct Rig {
     pub sync: SyncMode,
     seed: u64,
     wrap: Wrap,
+    shape: Shape,
 }
 
 /// What stands between a device and its disk.
@@ -68,8 +76,17 @@ impl Rig {
         Rig::wrapped(seed, zones, sync, bare()).await
     }
 
+    /// On one device, with logs of these sizes.
+    pub async fn of_shape(seed: u64, zones: u64, shape: Shape) -> Rig {
+        Rig::made(seed, &[zones], SyncMode::Always, bare(), shape).await
+    }
+
     /// The same, with something between its devices and their disks.
     pub async fn wrapped(seed: u64, zones: &[u64], sync: SyncMode, wrap: Wrap) -> Rig {
+        Rig::made(seed, zones, sync, wrap, SMALL).await
+    }
+
+    async fn made(seed: u64, zones: &[u64], sync: SyncMode, wrap: Wrap, shape: Shape) -> Rig {
         let env = Env::simulated(seed);
         let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager in memory"));
         let node = manager.register_node(test_node(1)).await.expect("registers").id;
@@ -81,7 +98,7 @@ impl Rig {
             Device::format(&disk, &env, &format_options(number as u32, *zones)).await.expect("formats");
             disks.push(disk);
         }
-        Rig::open(seed, &manager, disks, sync, wrap).await.expect("the group opens")
+        Rig::open(seed, &manager, disks, sync, wrap, shape).await.expect("the group opens")
     }
 
     async fn open(
@@ -90,6 +107,7 @@ impl Rig {
         disks: Vec<SimDisk>,
         sync: SyncMode,
         wrap: Wrap,
+        shape: Shape,
     ) -> Result<Rig, EngineError> {
         let env = Env::simulated(seed);
         let mut devices = Vec::new();
@@ -98,7 +116,7 @@ impl Rig {
             devices.push(Device::open(wrap(disk), &env, config).await.expect("the device opens"));
         }
         let volumes = devices.iter().map(|device| device.volume(OWNER)).collect();
-        let members = Members::open(&env, NodeId(1), manager.clone(), Arc::new(|_, _| None), volumes, SMALL).await;
+        let members = Members::open(&env, NodeId(1), manager.clone(), Arc::new(|_, _| None), volumes, shape).await;
         drop(env.spawn(members.clone().run()));
         let opened = loop {
             if let Some(office) = members.group(GROUP).and_then(|group| group.office()) {
@@ -110,7 +128,7 @@ impl Rig {
             env.sleep(Duration::from_millis(1)).await;
         };
         let store = opened.inspect_err(|_| end(&env))?;
-        Ok(Rig { env, manager: manager.clone(), disks, devices, store, sync, seed: seed + 1000, wrap })
+        Ok(Rig { env, manager: manager.clone(), disks, devices, store, sync, seed: seed + 1000, wrap, shape })
     }
 
     /// The power goes, if it has not; what the next process finds.
@@ -130,14 +148,14 @@ impl Rig {
             disk.set_order(CompletionOrder::Inline);
             disk.set_ignores_flush(false);
         }
-        Rig::open(self.seed, &self.manager, disks, self.sync, self.wrap.clone()).await.expect("the group opens")
+        Rig::open(self.seed, &self.manager, disks, self.sync, self.wrap.clone(), self.shape).await.expect("the group opens")
     }
 
     /// Only the process ends; why the group can't be opened again, and the disks behind that.
     pub async fn restart_blocked(&self) -> (EngineError, Vec<SimDisk>) {
         end(&self.env);
         let disks: Vec<SimDisk> = self.disks.iter().map(SimDisk::restart).collect();
-        let opened = Rig::open(self.seed, &self.manager, disks.clone(), self.sync, self.wrap.clone()).await;
+        let opened = Rig::open(self.seed, &self.manager, disks.clone(), self.sync, self.wrap.clone(), self.shape).await;
         (opened.err().expect("the group does not open"), disks)
     }
 
