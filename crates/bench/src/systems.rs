@@ -61,6 +61,8 @@ pub struct Setup {
     /// Settings in their environment form.
     pub settings: Vec<(&'static str, String)>,
     pub device_size: &'static str,
+    /// Of its bucket; none: the usual one.
+    pub engine: Option<&'static str>,
 }
 
 /// A running system. It ends, and its data is removed, when this is dropped.
@@ -120,16 +122,17 @@ impl Lab {
         command.args(["serve", "--devices", &files.join(","), "--device-size", setup.device_size]);
         command.args(["--s3-addr", &place.s3, "--admin-addr", &place.admin, "--cores", &self.cores.to_string()]);
         command.arg("--data").arg(&place.data);
-        let credentials = place.data.clone();
+        let (credentials, engine) = (place.data.clone(), setup.engine);
         let system = self.start(setup, command, data, vec![place])?;
-        system.make_bucket(&credentials)?;
+        system.make_bucket(&credentials, engine)?;
         Ok(system)
     }
 
     /// A cluster with one device at each node, as `trilith cluster dev` starts it.
     pub fn cluster(&self, setup: Setup, nodes: usize) -> anyhow::Result<System> {
+        let engine = setup.engine;
         let system = self.bare_cluster(setup, nodes)?;
-        system.make_bucket(&system.data)?;
+        system.make_bucket(&system.data, engine)?;
         Ok(system)
     }
 
@@ -182,8 +185,10 @@ impl Place {
 
 impl System {
     /// Makes the bucket that everybody may use.
-    fn make_bucket(&self, credentials: &Path) -> anyhow::Result<()> {
-        for words in [vec!["make", BUCKET], vec!["policy", "set", BUCKET, "public-read-write"]] {
+    fn make_bucket(&self, credentials: &Path, engine: Option<&str>) -> anyhow::Result<()> {
+        let made: Vec<&str> =
+            ["make", BUCKET].into_iter().chain(engine.into_iter().flat_map(|engine| ["--engine", engine])).collect();
+        for words in [made, vec!["policy", "set", BUCKET, "public-read-write"]] {
             let mut command = Command::new(&self.program);
             command.arg("bucket").args(words).args(["--endpoint", &format!("http://{}", self.nodes[0].s3)]);
             command.env_remove("AWS_ACCESS_KEY_ID").env_remove("TRILITH_ROOT_USER").arg("--data").arg(credentials);

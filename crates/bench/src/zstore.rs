@@ -12,7 +12,7 @@
 
 mod args;
 mod checkpoint;
-mod client;
+pub(crate) mod client;
 mod collection;
 mod engine;
 mod failure;

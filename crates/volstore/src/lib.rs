@@ -56,6 +56,8 @@ mod place;
 mod simulation;
 
 pub use interface::VolumeEngine;
-pub use part::{Objects, ObjectsStarter};
+pub use limits::MAX_LOG_DIVISOR;
+pub use members::Ways;
+pub use part::{Around, Objects, ObjectsStarter};
 
 pub use store::{CheckReport, StoreStats};

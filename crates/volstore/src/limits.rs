@@ -73,6 +73,18 @@ pub const URGENT_PENDING_BYTES: usize = 1024 * 1024;
 /// How long fewer wait, so that more neighbours come.
 pub const JOURNAL_PAUSE: Duration = Duration::from_millis(20);
 
+/// A group's log can be made so many times shorter. In a shorter one, what is kept for a start leaves no room between a dump's beginning and a full log.
+pub const MAX_LOG_DIVISOR: usize = 4;
+
+impl Shape {
+    /// Each group's log takes one part in so many. The log of the device stays as it is.
+    pub fn with_logs_divided_by(self, divisor: usize) -> Shape {
+        assert!((1..=MAX_LOG_DIVISOR).contains(&divisor), "a group's log can't be divided by {divisor}");
+        let log = LogLimits { entries: self.log.entries / divisor, bytes: self.log.bytes / divisor };
+        Shape { log, ..self }
+    }
+}
+
 pub const SHAPE: Shape = Shape {
     log: LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 },
     segments: 20,

@@ -164,6 +164,13 @@ impl Group {
     }
 }
 
+/// Records that none waits for any more hold their groups, and those hold the logs.
+impl Drop for Members {
+    fn drop(&mut self) {
+        self.logs.lock().values().for_each(|log| log.forget());
+    }
+}
+
 fn is_promise(record: &Record) -> bool {
     matches!(record.change, Change::Promise(_))
 }
@@ -229,6 +236,11 @@ impl Members {
                 self.step(&group, Input::Tick);
             }
         }
+    }
+
+    /// Nothing is served here any more.
+    pub fn end_offices(&self) {
+        self.groups().iter().for_each(|group| group.office_ends());
     }
 
     /// Nothing is written to a device any more when this returns.

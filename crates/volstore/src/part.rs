@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::engine::ObjectEngine;
+use ::engine::{ObjectEngine, ObjectKey};
 use device::{Volume, VolumeOwner};
 use env::Env;
 use futures_util::future::join_all;
@@ -18,6 +18,7 @@ use crate::gateway::Gateway;
 use crate::keeper::keep;
 use crate::limits::{GROUP_COPIES, SETTLE_PATIENCE, SHAPE, Shape};
 use crate::members::{Members, MessageService, Ways};
+use crate::name::Name;
 use crate::place::Place;
 use crate::store::StoreStats;
 
@@ -34,15 +35,38 @@ pub struct Objects {
     shape: Shape,
 }
 
+/// What a program that measures the engine puts around a node.
+pub struct Around {
+    /// The way to a service of another node; none if no such node is known.
+    pub ways: Ways,
+    /// Nodes that are not heard.
+    pub silent: Silent,
+    /// The log of a group takes one part in so many of what it takes on a server, before its names are written.
+    pub log_divisor: usize,
+}
+
+impl Around {
+    /// No other node.
+    pub fn nothing() -> Around {
+        Around { ways: Arc::new(|_, _| None), silent: Arc::new(BTreeSet::new), log_divisor: 1 }
+    }
+}
+
 impl Objects {
     pub(crate) fn new(place: Place, me: NodeId, silent: Silent, devices: Vec<Volume>, shape: Shape) -> Objects {
         Objects { place, me, silent, devices, shape }
     }
 
-    /// Serves the groups of a node that has no others around it, for as long as its process runs: for programs that measure the engine by itself.
+    /// Serves the groups of a node that has no others around it, for as long as its process runs: for programs that look at the engine by itself.
     pub fn serve_alone(env: &Env, manager: Arc<Manager>, me: NodeId, devices: Vec<Volume>) -> Arc<Objects> {
-        let place = Place::new(env, me, manager, Arc::new(|_, _| None));
-        let objects = Arc::new(Objects::new(place, me, Arc::new(BTreeSet::new), devices, SHAPE));
+        Objects::serve(env, manager, me, devices, Around::nothing())
+    }
+
+    /// The same with what is around the node.
+    pub fn serve(env: &Env, manager: Arc<Manager>, me: NodeId, devices: Vec<Volume>, around: Around) -> Arc<Objects> {
+        let Around { ways, silent, log_divisor } = around;
+        let place = Place::new(env, me, manager, ways);
+        let objects = Arc::new(Objects::new(place, me, silent, devices, SHAPE.with_logs_divided_by(log_divisor)));
         for task in objects.clone().tasks() {
             drop(env.spawn(task));
         }
@@ -61,6 +85,26 @@ impl Objects {
     /// The engine of strict buckets.
     pub fn strict_engine(&self) -> Arc<dyn ObjectEngine> {
         Arc::new(Gateway::new(self.place.clone(), true))
+    }
+
+    /// The placement group of an object.
+    pub fn group_of(key: &ObjectKey) -> u32 {
+        Place::group_of(&Name::of(key))
+    }
+
+    /// What other nodes of the groups ask this one.
+    pub fn services_for_others(&self) -> Vec<(ServiceTag, Arc<dyn Service>)> {
+        let place = || self.place.clone();
+        vec![
+            (ServiceTag::OBJECT_MESSAGES, Arc::new(MessageService(place()))),
+            (ServiceTag::OBJECT_BLOCKS, Arc::new(BlockService(place()))),
+            (ServiceTag::OBJECTS, Arc::new(QuestionService(place()))),
+        ]
+    }
+
+    /// Counts of each group that is served here now.
+    pub fn stats(&self) -> Vec<StoreStats> {
+        self.stores()()
     }
 
     /// Counts of each group that is served here.
@@ -103,6 +147,15 @@ impl Objects {
         let members = Members::open(env, self.me, manager.clone(), ways, devices, self.shape).await;
         self.place.set_members(members.clone());
         members.run().await;
+    }
+}
+
+/// Offices hold the members that hold them. When no task of the node is left, the devices are to be let go.
+impl Drop for Objects {
+    fn drop(&mut self) {
+        if let Some(members) = self.place.members() {
+            members.end_offices();
+        }
     }
 }
 
@@ -177,12 +230,7 @@ impl Subsystem for Objects {
     }
 
     fn services(&self) -> Vec<(ServiceTag, Arc<dyn Service>)> {
-        let place = || self.place.clone();
-        vec![
-            (ServiceTag::OBJECT_MESSAGES, Arc::new(MessageService(place()))),
-            (ServiceTag::OBJECT_BLOCKS, Arc::new(BlockService(place()))),
-            (ServiceTag::OBJECTS, Arc::new(QuestionService(place()))),
-        ]
+        self.services_for_others()
     }
 
     fn tasks(self: Arc<Self>) -> Vec<Task> {
@@ -240,7 +288,7 @@ impl Subsystem for Objects {
         if all == 0 {
             return Vec::new();
         }
-        let stats = self.stores()();
+        let stats = self.stats();
         let sum = |pick: Pick| stats.iter().map(pick).sum::<u64>();
         let (objects, used_bytes) = (sum(|stats| stats.objects), sum(|stats| stats.used_bytes));
         let copies = state.nodes().count().clamp(1, GROUP_COPIES);
@@ -271,3 +319,6 @@ pub(crate) fn test_node(number: u8) -> manager::RegisterNode {
         joined_ms: 1,
     }
 }
+
+#[cfg(test)]
+mod tests;

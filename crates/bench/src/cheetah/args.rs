@@ -1,23 +1,20 @@
 //! The options of `bench cheetah`.
 
+use crate::systems::LabArgs;
 use std::path::PathBuf;
 
 const ROUNDS: u32 = 3;
 
-/// The volume engine beside stores that order their writes: the Cheetah paper's figures 5, 7 to 10, 13 and 16 to 20.
+/// The volume engine beside stores that order their writes: the Cheetah paper's figures 5 to 20.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     after_help = "All stores are in this process, on files of 2 GB in a folder, through the code that devices use; the files are removed afterwards.\n\
-                  Nothing else should run meanwhile."
+                  Figure 15 alone starts three servers on loopback addresses. Nothing else should run meanwhile."
 )]
 pub struct CheetahArgs {
     /// Folder for tables and plots
     #[arg(long, default_value = "docs/evaluation/cheetah")]
     pub out: PathBuf,
-
-    /// Folder for the files that are written to; what is made in it is removed
-    #[arg(long, default_value = "./trilith-bench")]
-    pub work: PathBuf,
 
     /// What to run, separated by commas [default: everything]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -27,13 +24,16 @@ pub struct CheetahArgs {
     #[arg(long)]
     pub quick: bool,
 
-    /// How often everything is measured [default: 3; with --quick 1]
+    /// How often everything is measured [default: 3, what takes long 1; with --quick 1]
     #[arg(long)]
     pub rounds: Option<u32>,
 
     /// What all choices come from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+
+    #[command(flatten)]
+    pub lab: LabArgs,
 }
 
 /// One experiment.
@@ -57,11 +57,25 @@ pub enum Experiment {
     Directory,
     /// Mixes of puts, gets and deletes (figure 20)
     Mixes,
+    /// What a put waits for (figure 6)
+    Steps,
+    /// Settings of the store for metadata (figure 11)
+    Settings,
+    /// Meta servers with targets that do nothing, counted (figure 12)
+    Servers,
+    /// A node comes (figure 14), and another one is lost with its disk
+    Expansion,
+    /// The primary of placement groups is killed: servers as processes (figure 15)
+    Crash,
+    /// METAX in memory
+    Memory,
+    /// One, two and three copies
+    Copies,
 }
 
 impl Experiment {
     /// In the order in which they run.
-    pub const ALL: [Experiment; 9] = [
+    pub const ALL: [Experiment; 16] = [
         Experiment::Latency,
         Experiment::Ordered,
         Experiment::Replace,
@@ -71,6 +85,13 @@ impl Experiment {
         Experiment::Filesystem,
         Experiment::Directory,
         Experiment::Mixes,
+        Experiment::Steps,
+        Experiment::Settings,
+        Experiment::Servers,
+        Experiment::Expansion,
+        Experiment::Crash,
+        Experiment::Memory,
+        Experiment::Copies,
     ];
 
     pub fn name(self) -> &'static str {
@@ -84,6 +105,13 @@ impl Experiment {
             Experiment::Filesystem => "filesystem",
             Experiment::Directory => "directory",
             Experiment::Mixes => "mixes",
+            Experiment::Steps => "steps",
+            Experiment::Settings => "settings",
+            Experiment::Servers => "servers",
+            Experiment::Expansion => "expansion",
+            Experiment::Crash => "crash",
+            Experiment::Memory => "memory",
+            Experiment::Copies => "copies",
         }
     }
 }
@@ -91,6 +119,11 @@ impl Experiment {
 impl CheetahArgs {
     pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS }).max(1)
+    }
+
+    /// How often what takes long is measured.
+    pub fn long_rounds(&self) -> u32 {
+        self.rounds.unwrap_or(1).max(1)
     }
 
     /// What is to be run.

@@ -20,3 +20,4 @@ pub mod tectonic;
 pub mod volumes;
 
 pub use layout::Layout;
+pub use needle::starts as needle_starts;

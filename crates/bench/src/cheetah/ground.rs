@@ -5,7 +5,8 @@ use super::baseline::directory::Directory;
 use super::baseline::haystack::Haystack;
 use super::baseline::tectonic::Tectonic;
 use super::subject::Subject;
-use super::volume_engine::{VolumeStore, Writes};
+use super::tap::{LeaveOut, Tap};
+use super::volume_engine::{Settings, VolumeStore, Writes};
 use crate::runtime::on_core;
 use anyhow::Context;
 use disk::{AlignedBuf, Disk, DiskExt, Durability, FileDisk, OpenOptions};
@@ -29,6 +30,8 @@ pub enum Kind {
     VolumesOrdered,
     /// Its device is written through the page cache.
     VolumesBuffered,
+    /// Its log goes to memory: a RAM disk for METAX.
+    VolumesMemory,
     Haystack,
     Tectonic,
     /// Names alone.
@@ -41,6 +44,7 @@ impl Kind {
             Kind::Volumes => "volume engine",
             Kind::VolumesOrdered => "volume engine OW",
             Kind::VolumesBuffered => "volume engine FS",
+            Kind::VolumesMemory => "METAX in memory",
             Kind::Haystack => "Haystack",
             Kind::Tectonic => "Tectonic",
             Kind::Directory => "thin directory",
@@ -56,37 +60,65 @@ impl Kind {
 pub struct Ground {
     folder: PathBuf,
     env: Env,
+    /// Devices are written whole before.
+    fills: bool,
 }
 
 impl Ground {
-    pub fn new(work: &Path) -> anyhow::Result<Ground> {
+    pub fn new(work: &Path, fills: bool) -> anyhow::Result<Ground> {
         let folder = work.join("cheetah");
         if folder.exists() {
             std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        Ok(Ground { folder, env: Env::real_with_cores(1) })
+        Ok(Ground { folder, env: Env::real_with_cores(1), fills })
     }
 
     /// Measures an empty store of a kind.
     pub fn with<T>(&self, kind: Kind, work: impl AsyncFnOnce(Arc<dyn Subject>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        self.with_tap(kind, async |subject, _| work(subject).await)
+    }
+
+    /// The same with a look at what its device is asked for.
+    pub fn with_tap<T>(
+        &self,
+        kind: Kind,
+        work: impl AsyncFnOnce(Arc<dyn Subject>, Arc<Tap>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         on_core(0, async || {
-            let subject = self.subject(kind).await.with_context(|| format!("beginning {}", kind.name()))?;
-            work(subject).await.with_context(|| format!("measuring {}", kind.name()))
+            let tap = self.device(kind).await?;
+            let subject = self.subject(kind, tap.clone()).await.with_context(|| format!("beginning {}", kind.name()))?;
+            work(subject, tap).await.with_context(|| format!("measuring {}", kind.name()))
         })
     }
 
-    async fn subject(&self, kind: Kind) -> anyhow::Result<Arc<dyn Subject>> {
+    /// Measures an empty engine with its settings.
+    pub fn with_engine<T>(
+        &self,
+        settings: Settings,
+        work: impl AsyncFnOnce(Arc<VolumeStore>, Arc<Tap>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        on_core(0, async || {
+            let tap = self.device(Kind::Volumes).await?;
+            let store =
+                VolumeStore::new(&self.env, tap.clone(), DEVICE_BYTES, settings).await.context("beginning an engine")?;
+            work(Arc::new(store), tap).await
+        })
+    }
+
+    async fn subject(&self, kind: Kind, disk: Arc<Tap>) -> anyhow::Result<Arc<dyn Subject>> {
         let env = &self.env;
-        let disk = self.device(kind).await?;
         if kind.is_baseline() {
             LAYOUT.clear(&*disk).await?;
         }
         Ok(match kind {
-            Kind::Volumes | Kind::VolumesBuffered => {
-                Arc::new(VolumeStore::new(env, disk, DEVICE_BYTES, Writes::Parallel).await?)
+            Kind::Volumes | Kind::VolumesBuffered | Kind::VolumesMemory => {
+                Arc::new(VolumeStore::new(env, disk, DEVICE_BYTES, Settings::USUAL).await?)
             }
-            Kind::VolumesOrdered => Arc::new(VolumeStore::new(env, disk, DEVICE_BYTES, Writes::Ordered).await?),
+            Kind::VolumesOrdered => {
+                let settings = Settings { writes: Writes::Ordered, ..Settings::USUAL };
+                Arc::new(VolumeStore::new(env, disk, DEVICE_BYTES, settings).await?)
+            }
             Kind::Directory => Arc::new(Directory::open(env, disk, LAYOUT, self.kv("directory")?).await?),
             Kind::Haystack => Arc::new(Haystack::open(env, disk, LAYOUT, self.kv("directory")?).await?),
             Kind::Tectonic => {
@@ -96,8 +128,18 @@ impl Ground {
         })
     }
 
-    /// The device of all subjects of a kind, which was written whole before the first of them.
-    async fn device(&self, kind: Kind) -> anyhow::Result<Arc<dyn Disk>> {
+    /// A file that has room for so many bytes, none of them written.
+    pub async fn file(&self, name: &str, bytes: u64) -> anyhow::Result<Arc<dyn Disk>> {
+        let path = self.folder.join(name);
+        if path.exists() {
+            std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+        }
+        let options = OpenOptions { create: true, capacity_bytes: Some(bytes), direct: true };
+        Ok(Arc::new(FileDisk::open_waiting(&self.env, &path, &options, disk::LOCK_PATIENCE).await?))
+    }
+
+    /// The device of all subjects of a kind, which was written whole before the first of them where that is wanted.
+    async fn device(&self, kind: Kind) -> anyhow::Result<Arc<Tap>> {
         let (file, bytes) = match kind.is_baseline() {
             true => ("baseline", LAYOUT.device_bytes()),
             false => ("engine", DEVICE_BYTES),
@@ -109,12 +151,15 @@ impl Ground {
         let disk = FileDisk::open_waiting(&self.env, &path, &options, disk::LOCK_PATIENCE).await?;
         if is_new {
             disk.allocate(0, bytes).await?;
+        }
+        if is_new && self.fills {
             for at in (0..bytes).step_by(FILL_BYTES as usize) {
                 disk.write(at, AlignedBuf::zeroed(FILL_BYTES as usize), Durability::Volatile).await?;
             }
             disk.flush().await?;
         }
-        Ok(Arc::new(disk))
+        let leave_out = if kind == Kind::VolumesMemory { LeaveOut::Frames } else { LeaveOut::Nothing };
+        Ok(Tap::over(Arc::new(disk), leave_out))
     }
 
     /// An empty store.

@@ -181,6 +181,11 @@ impl Catalogue {
         self.state.lock().objects.len() as u64
     }
 
+    /// Number and length of each object that no worker uses.
+    pub fn objects(&self) -> Vec<(u64, usize)> {
+        self.state.lock().objects.iter().map(|object| (object.number, object.length)).collect()
+    }
+
     /// What a worker does next; none if there is no object for it.
     fn take(&self, phase: &Phase) -> Option<(Operation, Object)> {
         let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Experiments that compare rates: figures 7, 8, 9, 10, 13 and 20.
+//! Experiments that compare rates: figures 7, 8, 9, 10, 13 and 20, and METAX in memory.
 //!
 //! ```text
 //!   round ── cell ── store ── an empty device ── objects put before ── the timed phase
@@ -144,6 +144,17 @@ fn plan(experiment: Experiment, args: &CheetahArgs) -> Plan {
             notes: &[
                 "The engine puts objects without bytes: a record, and no data. The directory maps a name to a volume in a table of the baselines: \
                  the same log, and an ordered store behind it.",
+            ],
+        },
+        Experiment::Memory => Plan {
+            file: "memory",
+            title: "METAX in memory",
+            kinds: &[Kind::Volumes, Kind::VolumesMemory],
+            cells: [1, FEW].map(|workers| puts(args, "8k", 0, workers)).into(),
+            x_label: workers,
+            notes: &[
+                "The engine beside itself with a RAM disk for its log: a frame of the log is copied to memory and acknowledged at once. The bytes of objects go to the device as ever. \
+                 With more workers they would take the way of the journal of small writes, whose frames look like those of the log.",
             ],
         },
         _ => Plan {

@@ -35,7 +35,11 @@ pub trait Subject: Send + Sync {
     fn device(&self) -> DiskStats;
 }
 
+/// Names begin so, and have so many digits.
+pub const NAME_PREFIX: &[u8] = b"object-";
+pub const NAME_DIGITS: usize = 12;
+
 /// What an object is called.
 pub fn name(number: u64) -> Vec<u8> {
-    format!("object-{number:012}").into_bytes()
+    [NAME_PREFIX, format!("{number:0width$}", width = NAME_DIGITS).as_bytes()].concat()
 }

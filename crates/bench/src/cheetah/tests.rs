@@ -1,5 +1,7 @@
 //! The baselines keep what they acknowledge: on a simulated disk, over compactions, restarts and power cuts. And the experiments run.
 
+mod experiments;
+
 use super::baseline::Layout;
 use super::baseline::haystack::Haystack;
 use super::baseline::tectonic::Tectonic;

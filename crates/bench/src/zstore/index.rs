@@ -33,7 +33,7 @@ pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
     let mut systems = Vec::new();
     for (place, (name, index)) in SYSTEMS.into_iter().enumerate() {
         let settings = vec![("TRILITH_INDEX", index.to_owned())];
-        systems.push(lab.single(Setup { name, place: place as u32, settings, device_size: DEVICE_SIZE }, 1)?);
+        systems.push(lab.single(Setup { name, place: place as u32, settings, device_size: DEVICE_SIZE, engine: None }, 1)?);
     }
     let mut bytes = Vec::new();
     for (system, (_, index)) in systems.iter_mut().zip(SYSTEMS) {

@@ -60,7 +60,7 @@ impl Sample {
 pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
     let setup = |name, place, mode: &str| {
         let settings = vec![("TRILITH_CONSISTENCY", mode.to_owned())];
-        Setup { name, place, settings, device_size: "24GiB" }
+        Setup { name, place, settings, device_size: "24GiB", engine: None }
     };
     let systems = [
         lab.cluster(setup("linearizable", 0, "linearizable"), NODES)?,

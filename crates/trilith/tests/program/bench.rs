@@ -88,11 +88,11 @@ fn the_two_forms_of_the_index_are_measured_in_turn() {
     assert!(std::fs::read_dir(&work).unwrap().next().is_none(), "what was made is removed");
 }
 
-/// Experiments of the chunk store that start clusters of six nodes, as short as they can be. Each leaves a file, with more than so many rows.
-fn experiments(home: &Home, only: &str, expected: &[(&str, usize)]) -> PathBuf {
+/// Experiments that start clusters, as short as they can be. Each leaves a file, with more than so many rows.
+fn experiments(home: &Home, bench: &str, only: &str, expected: &[(&str, usize)]) -> PathBuf {
     let (out, first) = (home.path("out"), own_addresses());
     let mut command = program();
-    command.args(["bench", "smash", "--quick", "--only", only, "--first-addr", &first]);
+    command.args(["bench", bench, "--quick", "--only", only, "--first-addr", &first]);
     let output = command.arg("--out").arg(&out).arg("--work").arg(home.path("work")).output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     for (name, rows) in expected {
@@ -106,7 +106,7 @@ fn experiments(home: &Home, only: &str, expected: &[(&str, usize)]) -> PathBuf {
 #[test]
 fn experiments_with_latencies_know_where_every_chunk_is() {
     let home = Home::new();
-    let out = experiments(&home, "latency", &[("latency-4k", 1000)]);
+    let out = experiments(&home, "smash", "latency", &[("latency-4k", 1000)]);
     let latencies = std::fs::read_to_string(out.join("latency-4k.md")).unwrap();
     for way in ["one lookup unit", "two lookup units", "CRUSH", "MapX"] {
         assert!(latencies.contains(&format!("| delete | uniform | {way} |")), "{way}: {latencies}");
@@ -117,7 +117,20 @@ fn experiments_with_latencies_know_where_every_chunk_is() {
 #[test]
 fn experiments_with_six_nodes_move_nothing_to_one_that_comes() {
     let home = Home::new();
-    let out = experiments(&home, "failure,addition,scale", &[("failure", 10), ("addition", 1), ("scale", 1000)]);
+    let out = experiments(&home, "smash", "failure,addition,scale", &[("failure", 10), ("addition", 1), ("scale", 1000)]);
     let addition = std::fs::read_to_string(out.join("addition.md")).unwrap();
     assert!(addition.contains("| bytes moved between nodes | 0 |"), "{addition}");
+}
+
+#[test]
+fn requests_go_on_when_the_primary_of_placement_groups_is_killed() {
+    let home = Home::new();
+    let out = experiments(&home, "cheetah", "crash", &[("fig15", 20)]);
+    let report = std::fs::read_to_string(out.join("fig15.md")).unwrap();
+    for what in ["puts", "gets"] {
+        let row = report.lines().find(|line| line.contains(&format!("| {what} |"))).expect("a row");
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let again_after_s: f64 = cells[6].parse().unwrap_or_else(|_| panic!("they go on again: {row}"));
+        assert!(again_after_s < 30.0, "{row}");
+    }
 }

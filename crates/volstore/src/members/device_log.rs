@@ -107,6 +107,12 @@ impl DeviceLog {
         self.watching.notify_one();
     }
 
+    /// Lets go of all records that are under way: no caller is left to be told.
+    pub(super) fn forget(&self) {
+        self.watched.lock().clear();
+        self.backlog.lock().records.clear();
+    }
+
     /// Whether its own task is to be begun now.
     pub(super) fn begin(&self) -> bool {
         !self.is_run.swap(true, Ordering::AcqRel)

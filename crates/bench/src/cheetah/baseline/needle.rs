@@ -89,6 +89,12 @@ impl NeedleHeader {
     }
 }
 
+/// Where the bytes of needles begin in a write, whichever incarnation they are of.
+pub fn starts(write: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let ends = HEADER_BYTES..write.len();
+    ends.step_by(ALIGNMENT).filter(|end| u32_at(write, end - HEADER_BYTES) == NEEDLE_MAGIC)
+}
+
 /// Bytes that a needle takes in a volume.
 pub fn space_of(length: Option<usize>) -> usize {
     HEADER_BYTES + length.unwrap_or(0).next_multiple_of(ALIGNMENT)
