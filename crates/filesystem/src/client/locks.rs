@@ -14,22 +14,18 @@
 mod circles;
 mod closing;
 mod lease;
+mod table;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use env::Instant;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
-use self::circles::{Circles, Wait};
-use self::closing::Closing;
+use self::circles::Wait;
+pub use self::table::Locks;
 use super::{Client, ClientError, FileHandle};
-use crate::ids::{Ino, TreeIndex};
+use crate::ids::Ino;
 use crate::meta::limits::MAX_FILE_BYTES;
 use crate::meta::{Attributes, Command, Done, Found, Lock, LockFamily, LockOwner, LockRange, MetaError, MetaSession, Query};
 
@@ -39,199 +35,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause grows by so much with each that waits: all together ask so often that the tree bears it.
 const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
-
-/// What a client knows of its locks.
-#[derive(Debug, Default)]
-pub struct Locks {
-    held: Mutex<BTreeMap<(Ino, LockOwner), Holding>>,
-    /// The length of `held`.
-    count: AtomicUsize,
-    waiting: Mutex<BTreeMap<Ino, Waiting>>,
-    /// Files of which an open one is being closed that may have locked something.
-    closing: Closing,
-    circles: Circles,
-    /// When the last question was sent that the tree answered.
-    heard_at: Mutex<BTreeMap<TreeIndex, Instant>>,
-    /// Trees where the session may have locks that an earlier process took.
-    older: Mutex<BTreeSet<TreeIndex>>,
-    /// Whether there are such.
-    has_older: AtomicBool,
-}
-
-/// An owner that has locked something of a file, or has asked for it.
-#[derive(Clone, Copy, Debug)]
-struct Holding {
-    /// The open file by which it locked first.
-    handle: FileHandle,
-    is_granted: bool,
-    /// The tree has taken it away, and the owner does not know yet.
-    is_lost: bool,
-    /// The owner has given it up, and the tree does not know yet.
-    is_owed: bool,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    count: usize,
-    freed: Arc<Notify>,
-}
-
-/// One that waits, until it is dropped.
-struct Waiter<'a> {
-    of: &'a Locks,
-    ino: Ino,
-    owner: LockOwner,
-    freed: Arc<Notify>,
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.of.circles.end(self.owner);
-        let mut waiting = self.of.waiting.lock();
-        if let Some(found) = waiting.get_mut(&self.ino) {
-            found.count -= 1;
-            if found.count == 0 {
-                waiting.remove(&self.ino);
-            }
-        }
-    }
-}
-
-impl Locks {
-    /// Of a client that was resumed, with a session at these trees.
-    pub fn taken_over(trees: impl Iterator<Item = TreeIndex>) -> Locks {
-        let older: BTreeSet<TreeIndex> = trees.collect();
-        let has_older = AtomicBool::new(!older.is_empty());
-        Locks { older: Mutex::new(older), has_older, ..Locks::default() }
-    }
-
-    pub fn has_some(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0 || self.has_older()
-    }
-
-    fn has_older(&self) -> bool {
-        self.has_older.load(Ordering::Acquire)
-    }
-
-    fn has_older_at(&self, tree: TreeIndex) -> bool {
-        self.has_older() && self.older.lock().contains(&tree)
-    }
-
-    /// A tree has said that the session has none there.
-    fn no_older_at(&self, tree: TreeIndex) {
-        let mut older = self.older.lock();
-        older.remove(&tree);
-        self.has_older.store(!older.is_empty(), Ordering::Release);
-    }
-
-    /// Trees where the session may have some.
-    fn trees(&self) -> BTreeSet<TreeIndex> {
-        let mut trees = self.older.lock().clone();
-        trees.extend(self.held.lock().keys().map(|(ino, _)| ino.tree()));
-        trees
-    }
-
-    fn has_some_at(&self, tree: TreeIndex) -> bool {
-        self.has_older_at(tree) || self.held.lock().keys().any(|(ino, _)| ino.tree() == tree)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<(Ino, LockOwner), Holding>) -> T) -> T {
-        let mut held = self.held.lock();
-        let changed = change(&mut held);
-        self.count.store(held.len(), Ordering::Release);
-        changed
-    }
-
-    fn find(&self, ino: Ino, owner: LockOwner) -> Option<Holding> {
-        self.held.lock().get(&(ino, owner)).copied()
-    }
-
-    /// An owner asks for a lock, or got it.
-    fn note(&self, ino: Ino, owner: LockOwner, handle: FileHandle, is_granted: bool) {
-        self.change(|held| {
-            let fresh = Holding { handle, is_granted, is_lost: false, is_owed: false };
-            let holding = held.entry((ino, owner)).or_insert(fresh);
-            holding.is_granted |= is_granted;
-            holding.is_owed = false;
-        });
-    }
-
-    /// An owner did not get its lock, and has no other.
-    fn refused(&self, ino: Ino, owner: LockOwner) {
-        self.change(|held| {
-            if held.get(&(ino, owner)).is_some_and(|holding| !holding.is_granted) {
-                held.remove(&(ino, owner));
-            }
-        });
-    }
-
-    fn forget(&self, ino: Ino, owner: LockOwner) {
-        self.change(|held| held.remove(&(ino, owner)));
-    }
-
-    /// The tree is told later.
-    fn owe(&self, ino: Ino, owner: LockOwner) {
-        let is_older = self.has_older_at(ino.tree());
-        self.change(|held| {
-            let older = Holding { handle: FileHandle(0), is_granted: true, is_lost: false, is_owed: true };
-            match held.get_mut(&(ino, owner)) {
-                Some(holding) => holding.is_owed = true,
-                None if is_older => drop(held.insert((ino, owner), older)),
-                None => {}
-            }
-        });
-    }
-
-    fn owed(&self) -> Vec<(Ino, LockOwner)> {
-        self.held.lock().iter().filter(|(_, holding)| holding.is_owed).map(|(key, _)| *key).collect()
-    }
-
-    /// The owners that have locked something of a file by an open file.
-    fn by_handle(&self, ino: Ino, handle: FileHandle) -> Vec<LockOwner> {
-        if !self.has_some() {
-            return Vec::new();
-        }
-        let held = self.held.lock();
-        let of_file = held.iter().filter(|((other, _), holding)| *other == ino && holding.handle == handle);
-        of_file.map(|((_, owner), _)| *owner).collect()
-    }
-
-    /// All that was locked at a tree is lost.
-    fn lose(&self, tree: TreeIndex) -> usize {
-        self.change(|held| {
-            held.retain(|(ino, _), holding| ino.tree() != tree || !holding.is_owed);
-            let of_tree = held.iter_mut().filter(|((ino, _), _)| ino.tree() == tree);
-            of_tree.map(|(_, holding)| holding.is_lost = true).count()
-        })
-    }
-
-    /// Whether an owner has lost what it had locked of a file, and does not know.
-    fn is_lost(&self, ino: Ino) -> bool {
-        self.held.lock().iter().any(|((other, _), holding)| *other == ino && holding.is_lost)
-    }
-
-    fn is_locked(&self, ino: Ino) -> bool {
-        self.has_older_at(ino.tree()) || self.held.lock().keys().any(|(other, _)| *other == ino)
-    }
-
-    fn wait_for(&self, ino: Ino, owner: LockOwner) -> Waiter<'_> {
-        let mut waiting = self.waiting.lock();
-        let found = waiting.entry(ino).or_default();
-        found.count += 1;
-        Waiter { of: self, ino, owner, freed: found.freed.clone() }
-    }
-
-    fn wake_one(&self, ino: Ino) {
-        if let Some(found) = self.waiting.lock().get(&ino) {
-            found.freed.notify_one();
-        }
-    }
-
-    fn longest_pause(&self) -> Duration {
-        let waiting: usize = self.waiting.lock().values().map(|waiting| waiting.count).sum();
-        LONGEST_PAUSE.max(PAUSE_FOR_EACH * u32::try_from(waiting).unwrap_or(u32::MAX))
-    }
-}
 
 fn is_whole(range: &LockRange) -> bool {
     range.first == 0 && range.last >= MAX_FILE_BYTES

@@ -78,10 +78,12 @@ impl Pg {
     /// Frees what mutations below this one have given up, and no reader has. Whether anything was.
     pub fn release(&mut self, settled_below: Opseq) -> bool {
         let mut free: Vec<Arc<Content>> = Vec::new();
+        let mut kept = Vec::new();
         self.joined.retain(|(_, part)| part.strong_count() > 0);
         let joined = &self.joined;
         let is_held = |content: &Arc<Content>| joined.iter().any(|(whole, _)| content.first_block() == Some(*whole));
-        for (_, contents) in self.limbo.range_mut(..settled_below) {
+        while let Some(first) = self.limbo.first_entry().filter(|first| *first.key() < settled_below) {
+            let (opseq, mut contents) = first.remove_entry();
             contents.retain(|content| {
                 // The readers' references are made under the lock under which this is called, from a name that is gone.
                 let is_free = Arc::strong_count(content) == 1 && !is_held(content);
@@ -90,8 +92,11 @@ impl Pg {
                 }
                 !is_free
             });
+            if !contents.is_empty() {
+                kept.push((opseq, contents));
+            }
         }
-        self.limbo.retain(|_, contents| !contents.is_empty());
+        self.limbo.extend(kept);
         for content in &free {
             self.limbo_blocks -= content.blocks();
             content.extents().for_each(|extent| self.space.give(extent.range()));
