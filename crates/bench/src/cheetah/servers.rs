@@ -54,12 +54,17 @@ impl Sample {
 
 pub fn run(args: &CheetahArgs, ground: &Ground) -> anyhow::Result<Vec<Named>> {
     let counts: &[usize] = if args.quick { &QUICK_SERVERS } else { &SERVERS };
-    let mut samples = Vec::new();
+    let (mut samples, mut missing) = (Vec::new(), Vec::new());
     for count in counts {
         tell!("  {count} servers")?;
-        samples.push(on_core(0, async || measure(args, ground, *count).await)?);
+        match on_core(0, async || measure(args, ground, *count).await) {
+            Ok(sample) => samples.push(sample),
+            // So many threads may be too much for a busy machine. What was counted before is told.
+            Err(error) if !samples.is_empty() => missing.push(format!("{count} servers were not counted: {error:#}.")),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(vec![("fig12", report(&samples))])
+    Ok(vec![("fig12", report(&samples, missing))])
 }
 
 async fn measure(args: &CheetahArgs, ground: &Ground, count: usize) -> anyhow::Result<Sample> {
@@ -98,7 +103,7 @@ async fn spent(cluster: &Cluster) -> anyhow::Result<Vec<Spent>> {
     Ok(all)
 }
 
-fn report(samples: &[Sample]) -> Report {
+fn report(samples: &[Sample], missing: Vec<String>) -> Report {
     let mut summary = Table::new(&[
         "servers",
         "processor time of a put on all, µs",
@@ -152,13 +157,14 @@ fn report(samples: &[Sample]) -> Report {
             curve("linear", &|sample| each * sample.servers.len() as f64),
         ],
     };
-    let notes = vec![
+    let mut notes = vec![
         format!("Counted, not measured by the clock: {WORKERS} workers put 8 KB; all servers share this machine's cores. A server is a thread with its part of the placement groups, three copies of each."),
         "Targets do nothing, and METAX is on RAM disks: the device acknowledges all writes at once. The paper's figure has METAX on SSDs, and RAM disks as its upper bound.".to_owned(),
         "Processor time is that of the servers' threads, from the scheduler. It has what a server does as a primary and as a backup, and its idle ticks; not the client's. Calls between servers are wake-ups of threads, without a network.".to_owned(),
         "Puts/s that this would be: a second by the processor time of the busiest server for each put of the cluster. It bounds the rate where each server has a core; networks and memory may bound it before.".to_owned(),
-        "There are 16 placement groups. The busiest of 3, 6, 9 and 12 servers leads 6, 3, 2 and 2 of them: from 9 to 12 servers its share does not fall. The paper has 200.".to_owned(),
+        "There are 16 placement groups. The busiest of 3, 6, 9 and 12 servers leads 6, 3, 2 and 2 of them: what it does as a primary does not fall from 9 to 12 servers, what it does as a backup does. The paper has 200.".to_owned(),
     ];
+    notes.extend(missing);
     Report {
         title: "Meta servers with targets that do nothing (figure 12)".to_owned(),
         notes,

@@ -140,7 +140,7 @@ pub fn report(lost: &Lost) -> Report {
     };
     let notes = vec![
         "The cluster of figure 14, with its new node. The first node's thread ends, its device is not used again, and all other nodes know it at once: figure 15 has how long that takes.".to_owned(),
-        "Groups rest for four seconds before they name a node for a new copy. Until then nothing is copied: a node that comes back soon costs no copies.".to_owned(),
+        "Groups rest for four seconds before they name a node for a new copy. Until then nothing is copied: a node that comes back soon costs no copies. A new member that lacks more than four units of space gets it under one view and is filled under the next: four seconds more.".to_owned(),
         "Each group's primary sends the new copy: nodes that send are primaries, nodes that get are those with the new copies. One group has one sender and one receiver; groups go on beside each other.".to_owned(),
         "All devices are files on one file system, so the rate is that of one disk and of two cores, not of as many disks. The paper copies 407 GB from 36 disks at 24.9 GB/s.".to_owned(),
     ];
