@@ -289,7 +289,7 @@ print(number)
 """
 
 
-def test_nothing_is_lost_when_the_server_is_killed(node):
+def test_nothing_is_lost_when_the_server_ends(node):
     begin(node)
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(node.mount / f"log-{writer}")], cwd="/", stdout=subprocess.PIPE, text=True)
@@ -298,9 +298,9 @@ def test_nothing_is_lost_when_the_server_is_killed(node):
     try:
         for writer in writers:
             assert writer.stdout.readline() == "begun\n"
-        for _ in range(5):
+        for number in range(6):
             time.sleep(1.2)
-            node.kill()
+            node.stop() if number % 2 else node.kill()
             time.sleep(0.3)
             node.start()
         for writer in writers:

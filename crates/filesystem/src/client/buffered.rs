@@ -8,10 +8,13 @@
 //!            in place: all at once   then appends, by offset   then one command
 //! ```
 //!
+//! A write that fails is gone from the kernel's cache. So one that finds a partition away is tried again for a while, before it fails.
+//!
 //! Each of them says its offset, and the kernel has none of a block twice under way. So a write that is sent again, because the process that carried it out
 //! for another one has died, changes nothing.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
@@ -22,6 +25,7 @@ use super::content::{Filling, What, WriteAt, Written};
 use super::pieces::{add_key, block_end, block_start, end_of};
 use super::plan::{OpenExtent, Plan, blocks_of, plan};
 use super::{Client, ClientError};
+use crate::data::DataError;
 use crate::ids::{ExtentKey, Ino};
 use crate::meta::Attributes;
 use crate::meta::limits::MAX_FILE_BYTES;
@@ -29,6 +33,10 @@ use crate::meta::limits::MAX_FILE_BYTES;
 /// Most bytes and writes that are carried out together: what reads of the file wait for.
 const MAX_BYTES: usize = 8 << 20;
 const MAX_WRITES: usize = 64;
+
+/// How long a write is tried again while a partition is away. `fsync` waits for as long.
+const PATIENCE: Duration = Duration::from_secs(120);
+const REST: Duration = Duration::from_secs(1);
 
 type Told = Result<Written, ClientError>;
 
@@ -95,6 +103,19 @@ impl Queue {
 impl Client {
     /// Writes back what a kernel has buffered.
     pub(super) async fn write_buffered(&self, ino: Ino, offset: u64, data: Bytes) -> Told {
+        let until = self.env().now() + PATIENCE;
+        loop {
+            match self.write_in_turn(ino, offset, data.clone()).await {
+                Err(error) if is_away(&error) && self.env().now() < until => {
+                    tracing::warn!(%error, "what the kernel has buffered is written later");
+                }
+                told => return told,
+            }
+            self.env().sleep(REST).await;
+        }
+    }
+
+    async fn write_in_turn(&self, ino: Ino, offset: u64, data: Bytes) -> Told {
         let state = self.files.state(ino);
         let mut told = state.buffered.push(offset, data);
         loop {
@@ -173,6 +194,11 @@ impl Client {
         let part = queued.filling().part(&queued.range(), key.file_offset..end_of(key));
         Ok(self.data.overwrite(key.extent, key.extent_offset, part).await?)
     }
+}
+
+/// Whether it may go well later.
+fn is_away(error: &ClientError) -> bool {
+    matches!(error, ClientError::MetaCall(_) | ClientError::LeaseOver | ClientError::Data(DataError::Unavailable(_)))
 }
 
 #[cfg(test)]

@@ -110,11 +110,11 @@ impl Client {
 
     /// Puts bytes into a file.
     pub async fn write(&self, ino: Ino, write: WriteAt, data: Bytes) -> Result<Written, ClientError> {
-        self.check_locks(ino, true).await?;
         let is_buffered = write.from_cache && self.is_exclusive();
         if is_buffered && !self.commands.is_again() {
             return self.write_buffered(ino, write.offset, data).await;
         }
+        self.check_locks(ino, true).await?;
         let state = self.files.state(ino);
         let mut open = state.content.write().await;
         // The wait for other writes may have been long.

@@ -6,7 +6,6 @@ use net::BoxFuture;
 
 use super::*;
 use crate::client::{New, OpenFlags, Opening, Owner};
-use crate::data::DataError;
 use crate::data::memory::MemoryPartition;
 use crate::meta::local::LocalPartition;
 use crate::meta::{Answer, Command, Envelope, Kind, MetaCallError, MetaError, MetaPartition, MetaSession, Query, Reply, Time};
@@ -18,6 +17,8 @@ const BLOCK: u64 = 4096;
 struct Counted {
     inner: LocalPartition,
     commands: AtomicU32,
+    /// So many questions get no answer.
+    silent: AtomicU32,
 }
 
 impl MetaPartition for Counted {
@@ -27,7 +28,11 @@ impl MetaPartition for Counted {
     }
 
     fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
-        self.inner.query(query)
+        let is_silent = self.silent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |silent| silent.checked_sub(1)).is_ok();
+        match is_silent {
+            true => Box::pin(async { Err(MetaCallError::Unavailable("away".to_owned())) }),
+            false => self.inner.query(query),
+        }
     }
 }
 
@@ -41,7 +46,7 @@ impl Rig {
     async fn new(capacity: u64) -> Rig {
         let (tree, data) = (Arc::new(Counted::default()), Arc::new(MemoryPartition::new(capacity)));
         let opening = Opening { record: None, is_exclusive: true };
-        let client = Client::connect_as(tree.clone(), data, Env::real(), opening).await.unwrap();
+        let client = Client::connect_as(tree.clone(), data, Env::simulated(1), opening).await.unwrap();
         let new = New { kind: Kind::File, mode: 0o644, umask: 0, rdev: 0, owner: Owner { uid: 0, gid: 0 } };
         let (entry, _) = client.create(Ino::ROOT, b"f", new, OpenFlags::default()).await.unwrap();
         Rig { tree, client, ino: entry.0.ino }
@@ -52,12 +57,14 @@ impl Rig {
         let before = self.tree.commands.load(Ordering::Relaxed);
         let state = self.client.files.state(self.ino);
         let busy = state.content.write().await;
-        let written = writes.iter().map(|(offset, data)| {
-            let write = WriteAt { offset: *offset, from_cache: true, ..WriteAt::default() };
-            self.client.write(self.ino, write, data.clone().into())
-        });
+        let written = writes.iter().map(|(offset, data)| self.write_back(*offset, data.clone()));
         let (told, ()) = tokio::join!(join_all(written), async { drop(busy) });
         (told, self.tree.commands.load(Ordering::Relaxed) - before)
+    }
+
+    async fn write_back(&self, offset: u64, data: Vec<u8>) -> Told {
+        let write = WriteAt { offset, from_cache: true, ..WriteAt::default() };
+        self.client.write(self.ino, write, data.into()).await
     }
 
     async fn content(&self) -> Bytes {
@@ -69,7 +76,7 @@ fn data(blocks: usize, byte: u8) -> Vec<u8> {
     vec![byte; blocks * BLOCK as usize]
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn writes_that_wait_for_a_file_are_one_command() {
     let rig = Rig::new(1 << 20).await;
     // In no order, with a hole, and the end within a block.
@@ -91,7 +98,7 @@ async fn writes_that_wait_for_a_file_are_one_command() {
     assert_eq!(rig.content().await, expected);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn writes_of_one_block_come_one_after_the_other() {
     let rig = Rig::new(1 << 20).await;
     let (told, commands) = rig.write(&[(0, vec![1; 100]), (50, vec![2; 100]), (BLOCK, data(1, 3)), (150, vec![4; 10])]).await;
@@ -100,7 +107,7 @@ async fn writes_of_one_block_come_one_after_the_other() {
     assert_eq!(rig.content().await, expected);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_finds_room_is_written_and_the_rest_fails() {
     let rig = Rig::new(4 * BLOCK).await;
     let writes: Vec<(u64, Vec<u8>)> = (0..4).map(|at| (2 * at * BLOCK, data(2, at as u8 + 1))).collect();
@@ -111,7 +118,7 @@ async fn what_finds_room_is_written_and_the_rest_fails() {
     assert_eq!(rig.content().await, [data(2, 1), data(2, 2)].concat());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_quota_has_room_for_is_written_and_the_rest_fails() {
     let rig = Rig::new(1 << 20).await;
     let command = Command::SetQuota { bytes: Some(3 * BLOCK), inodes: None };
@@ -123,4 +130,19 @@ async fn what_the_quota_has_room_for_is_written_and_the_rest_fails() {
     assert_eq!([told[0].is_ok(), told[2].is_ok()], [true, true]);
     assert_eq!(told[1], failed);
     assert_eq!(rig.content().await, [data(2, 1), data(2, 0), data(1, 3)].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_is_away_for_a_while_loses_nothing() {
+    let rig = Rig::new(1 << 20).await;
+    let write = |offset: u64| rig.write_back(offset, data(1, 7));
+    rig.tree.silent.store(20, Ordering::Relaxed);
+    let (one, other) = tokio::join!(write(0), write(BLOCK));
+    assert_eq!((one.unwrap().len, other.unwrap().len), (4096, 4096));
+    assert_eq!(rig.content().await, data(2, 7));
+    // It ends, however long the tree is away.
+    let begun = rig.client.env().now();
+    rig.tree.silent.store(u32::MAX, Ordering::Relaxed);
+    assert!(matches!(write(0).await, Err(ClientError::MetaCall(_))));
+    assert!(rig.client.env().now().saturating_duration_since(begun) < PATIENCE * 2);
 }
