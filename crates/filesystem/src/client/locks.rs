@@ -18,8 +18,6 @@ mod table;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use self::circles::Wait;
