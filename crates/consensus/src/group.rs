@@ -110,6 +110,17 @@ impl<S: StateMachine> Group<S> {
         Ok((position, reply))
     }
 
+    /// Has commands answered when they and all before them outlive the process: a power cut may take the last ones (docs/rfd/0032). In force as long as this node is
+    /// the only member, and its log has a tail. A change of members ends it.
+    pub fn set_ordered(&self, is_wanted: bool) {
+        self.core.set_ordered(is_wanted);
+    }
+
+    /// Whether that is in force.
+    pub fn is_ordered(&self) -> bool {
+        self.core.log().state().is_ordered()
+    }
+
     /// Whether a command of so many bytes that makes the state longer would be taken now, as far as room in logs goes: this node's, and those of the other voters where this one leads.
     pub fn takes_growth(&self, bytes: usize) -> bool {
         self.node.inner.claim(&self.core, RECORD_OVERHEAD_BYTES + bytes, Purpose::Growth).is_some()

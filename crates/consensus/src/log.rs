@@ -31,7 +31,7 @@ use env::Env;
 use kv::{Kv, MemoryKv};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use wal::{AppendError, OpenOptions, Pending, SegmentStore, Wal};
+use wal::{AppendError, OpenOptions, Pending, SegmentStore, Tail, Wal};
 
 pub use base::{BASE_BYTES, BaseError, SlotError};
 pub(crate) use base::{Base, check_slot};
@@ -70,6 +70,8 @@ pub struct LogPlace {
     pub favoured: Option<GroupId>,
     /// What machines of rows are kept as, beside the log. It goes with the log: neither is of use without the other.
     pub rows: Arc<dyn Kv>,
+    /// What keeps the log's last records when the process ends. Without one no group is ordered ([`crate::Group::set_ordered`]).
+    pub tail: Option<Arc<dyn Tail>>,
     /// A group makes a snapshot after so many entries: [`SNAPSHOT_AFTER_ENTRIES`] but where snapshots are to be seen early.
     pub snapshot_after: u64,
 }
@@ -78,7 +80,7 @@ impl LogPlace {
     /// A log of at most so many segments. Rows are in memory: for a node that has no machines of rows, or names another store.
     pub fn new(segments: Arc<dyn SegmentStore>, base: Arc<dyn Disk>, most_segments: usize) -> LogPlace {
         let rows = Arc::new(MemoryKv::new());
-        LogPlace { segments, base, most_segments, favoured: None, rows, snapshot_after: SNAPSHOT_AFTER_ENTRIES }
+        LogPlace { segments, base, most_segments, favoured: None, rows, tail: None, snapshot_after: SNAPSHOT_AFTER_ENTRIES }
     }
 }
 
@@ -162,7 +164,7 @@ impl SharedLog {
             };
         };
         let options = OpenOptions { keep_from: base.keep_from(), ..OpenOptions::default() };
-        let wal = Wal::open(env, Arc::clone(&place.segments), options, &mut take).await?;
+        let wal = Wal::open_keeping(env, Arc::clone(&place.segments), place.tail.clone(), options, &mut take).await?;
         if let Some(refused) = refused {
             return Err(refused);
         }
@@ -226,6 +228,11 @@ impl SharedLog {
         self.inner.groups.lock().remove(&group);
         self.inner.untidy.notify_one();
         Ok(())
+    }
+
+    /// Waits until all that ordered groups were told of is durable.
+    pub(crate) async fn settle(&self) -> Result<(), AppendError> {
+        self.inner.wal.settle().await
     }
 
     /// Whether nothing gets durable until there is room in the log's file system.

@@ -136,6 +136,11 @@ impl Node {
         self.inner.log.groups()
     }
 
+    /// Waits until all that ordered groups of this node have answered is durable ([`Group::set_ordered`]). An error: the log has failed.
+    pub fn settle(&self) -> BoxFuture<'_, Result<(), AppendError>> {
+        Box::pin(self.inner.log.settle())
+    }
+
     pub fn counters(&self) -> Counters {
         let counters = self.inner.links.counters();
         Counters {

@@ -11,6 +11,7 @@ mod heartbeats;
 mod leases;
 mod log_space;
 mod membership;
+mod ordered;
 mod rot;
 mod rows;
 mod snapshots;

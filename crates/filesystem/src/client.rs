@@ -8,7 +8,7 @@
 //! Invariants
 //! - A command keeps its sequence when it is sent again, so it has one effect and one answer.
 //! - A change of a file's content, its size included, holds the inode's lock; so each sees the keys that the one before left.
-//! - Nothing is answered before its content and its command are durable, but for times of files ([`times`]).
+//! - Nothing is answered before its content and its command are durable, but for times of files ([`times`]), and for names and attributes of class `ordered`.
 //! - An inode without names is told as not open only when the kernel does not refer to it and no file of it is open. A client that was resumed asks the kernel.
 //! - The commands of a mount's call have one effect, in however many processes the call is carried out (`calls`, `record`).
 //! - Reading does not change the time of the last access.
@@ -141,6 +141,11 @@ impl Client {
 
     fn kernel_refers(&self, ino: Ino) -> bool {
         self.refers.get().is_none_or(|refers| refers(ino))
+    }
+
+    /// Waits until all that was answered is durable: with class `ordered` changes of names and attributes may not be.
+    pub async fn settle(&self) -> Result<(), ClientError> {
+        self.commands.settle().await
     }
 
     /// The record of the session, if it has one: for a process that keeps it.

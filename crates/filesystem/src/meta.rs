@@ -48,6 +48,11 @@ pub trait MetaTrees: Send + Sync {
 
     /// As [`MetaPartition::query`], of one of them.
     fn query_at(&self, tree: TreeIndex, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>>;
+
+    /// Waits until all commands that were answered are durable. Those of a volume of class `ordered` may not be.
+    fn settle(&self) -> BoxFuture<'_, Result<(), MetaCallError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// The only tree of its volume.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use manager::FileQuota;
+use manager::{FileClass, FileQuota};
 use net::ServiceTag;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ pub enum Ask {
         quota: FileQuota,
         /// How many trees it begins with.
         trees: u32,
+        class: FileClass,
     },
     List,
     Info {
@@ -90,6 +91,8 @@ pub struct VolumeInfo {
     pub usage: Option<VolumeUsage>,
     /// Where its names and inodes are.
     pub trees: Vec<TreeInfo>,
+    /// What was asked for; whether it is in force is what each tree says.
+    pub class: FileClass,
 }
 
 /// A tree of a volume.
@@ -106,6 +109,8 @@ pub struct TreeState {
     /// The node that leads it, by its name; none if the node is gone.
     pub leader: Option<String>,
     pub inodes: u64,
+    /// Class `ordered` is in force.
+    pub is_ordered: bool,
 }
 
 /// A data partition of a volume.

@@ -59,8 +59,8 @@ pub use modules::device::{
     UpdateDevice,
 };
 pub use modules::files::{
-    AddFilePartition, AddFileTree, CreateFileVolume, FilePartition, FilePartitionId, FileQuota, FileTreeId, FileVolumeError,
-    FileVolumeRecord, ForgetFileVolume, IMPORT_SKIPPED_FILE_VOLUMES, MAX_FILE_PARTITIONS, MAX_FILE_TREES,
+    AddFilePartition, AddFileTree, CreateFileVolume, FileClass, FilePartition, FilePartitionId, FileQuota, FileTreeId,
+    FileVolumeError, FileVolumeRecord, ForgetFileVolume, IMPORT_SKIPPED_FILE_VOLUMES, MAX_FILE_PARTITIONS, MAX_FILE_TREES,
     MAX_FILE_VOLUME_NAME_BYTES, MAX_FILE_VOLUMES, RemoveFileVolume, ResizeFileVolume,
 };
 pub use modules::groups::{EndGroup, FoundGroup, GroupError, GroupKey, GroupKind, GroupRecord, SetGroupMembers};

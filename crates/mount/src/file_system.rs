@@ -325,9 +325,10 @@ impl FileSystem for Volume {
     fn fsync(&self, _caller: &Caller, request: Fsync, reply: Reply<()>) {
         self.answer(reply, |client| async move {
             match request.data_only {
-                true => client.flush_data(handle(request.handle)),
-                false => client.flush(ino(request.node), handle(request.handle)).await,
+                true => client.flush_data(handle(request.handle))?,
+                false => client.flush(ino(request.node), handle(request.handle)).await?,
             }
+            client.settle().await
         });
     }
 
@@ -352,8 +353,7 @@ impl FileSystem for Volume {
     }
 
     fn fsyncdir(&self, _caller: &Caller, _request: Fsync, reply: Reply<()>) {
-        // Each change of a directory is durable before it is answered.
-        self.answer(reply, |_client| async { Ok(()) });
+        self.answer(reply, |client| async move { client.settle().await });
     }
 
     fn statfs(&self, _caller: &Caller, _request: Statfs, reply: Reply<FileSystemState>) {
@@ -455,7 +455,9 @@ impl FileSystem for Volume {
     }
 
     fn syncfs(&self, _caller: &Caller, _request: SyncFileSystem, reply: Reply<()>) {
-        // What was answered is durable, but for times.
-        self.answer(reply, |client| async move { client.tell_all_times().await });
+        self.answer(reply, |client| async move {
+            client.tell_all_times().await?;
+            client.settle().await
+        });
     }
 }

@@ -57,6 +57,10 @@ pub enum OpenError {
         "the log begins with record {first} and is known to go to {last}, but record {needed} should come next or be among them"
     )]
     Missing { first: Lsn, last: Lsn, needed: Lsn },
+    #[error("the tail of the log cannot be used")]
+    Tail(#[from] std::io::Error),
+    #[error("what stands in the tail of the log cannot be written to its segments")]
+    TakeTail(#[from] AppendError),
     #[error("{found} segments; a log has at most {MAX_SEGMENTS}")]
     TooManySegments { found: usize },
 }

@@ -11,6 +11,7 @@
 //!   that is bad is an error that names the place, what was expected and what was found. Nothing is dropped silently.
 //! - An acknowledged record comes back after any crash, in order, until [`Wal::truncate_before`] gives it up. A record that was
 //!   never acknowledged may come back too, if its write had got that far, but only as the next after all acknowledged ones.
+//! - A record that is kept in the log's tail comes back after any end of the process; after a power cut too, or none behind it does.
 //! - A segment's header is durable before the first frame of that incarnation. Segments are given up oldest first and reused in
 //!   that order, so those of one log are consecutive at all times.
 //! - After a failed write nothing more is written: what the medium holds is known again only after a recovery.
@@ -25,6 +26,7 @@ mod log;
 mod recovery;
 mod settling;
 mod store;
+mod tail;
 
 #[cfg(test)]
 mod tests;
@@ -32,9 +34,10 @@ mod tests;
 use std::fmt;
 
 pub use error::{AppendError, Failure, Mismatch, OpenError, StoreError};
-pub use log::{OpenOptions, Pending, Reservation, Wal};
+pub use log::{KEPT_DELAY, OpenOptions, Pending, Reservation, Wal};
 pub use settling::Settling;
 pub use store::{FolderStore, RegionStore, Segment, SegmentStore, StoreFuture};
+pub use tail::{FileTail, MAX_KEPT_RECORD_BYTES, MIN_TAIL_BYTES, SimTail, Tail};
 
 /// Most segments of one log. A log that would need more ends with [`Failure::Full`]: its owner forgot to truncate.
 pub const MAX_SEGMENTS: usize = 256;

@@ -7,6 +7,8 @@
 //!
 //! The task is started by the record that finds the log idle and ends when the queue is empty. It is a task, not the first
 //! appender itself, so that a caller may drop its future without stopping everybody behind it.
+//!
+//! A record that is kept in the log's tail may wait for others, for [`KEPT_DELAY`], unless something waits for it.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,9 +18,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use disk::{DiskExt, Durability};
-use env::Env;
+use env::{Env, Instant};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::{AppendError, Failure, OpenError};
 use crate::layout::{
@@ -27,10 +29,14 @@ use crate::layout::{
 };
 use crate::recovery::{LiveSegment, Replay, recover};
 use crate::store::{Segment, SegmentStore};
+use crate::tail::{Ring, Tail, records_from};
 use crate::{INITIAL_SEGMENTS, LogId, Lsn, MAX_FRAME_BYTES, MAX_QUEUE_UNITS, MAX_SEGMENTS, QUEUE_UNIT_BYTES};
 
 /// How often a log that waits for room in its file system tries again.
 const SPACE_LOOK: Duration = Duration::from_secs(1);
+
+/// How long kept records gather before they are written.
+pub const KEPT_DELAY: Duration = Duration::from_millis(2);
 
 /// What the owner knows of the log before it is opened.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +67,8 @@ struct Inner {
     max_record_bytes: usize,
     room: Arc<Semaphore>,
     state: Mutex<State>,
+    /// Something waits for a record that the writer has let wait.
+    hurried: Notify,
 }
 
 struct State {
@@ -77,6 +85,22 @@ struct State {
     live: VecDeque<LiveSegment>,
     free: VecDeque<Segment>,
     write_offset: u64,
+    ring: Option<Ring>,
+    /// Records go into the ring.
+    keeps: bool,
+    /// The last record that was kept for an appender that does not wait.
+    last_kept: Lsn,
+    /// Something waits for all records through this one.
+    hurry: Lsn,
+    /// When the oldest kept record was queued that waits for others.
+    kept_since: Option<Instant>,
+    settling: Vec<Settling>,
+}
+
+/// Waits until a record is durable, with all before it.
+struct Settling {
+    lsn: Lsn,
+    done: oneshot::Sender<Result<(), AppendError>>,
 }
 
 struct Queued {
@@ -100,8 +124,19 @@ impl Wal {
         options: OpenOptions,
         replay: Replay<'_>,
     ) -> Result<Wal, OpenError> {
+        Wal::open_keeping(env, store, None, options, replay).await
+    }
+
+    /// The same of a log with a tail: the records there that follow those of the segments are its last ones.
+    pub async fn open_keeping(
+        env: &Env,
+        store: Arc<dyn SegmentStore>,
+        tail: Option<Arc<dyn Tail>>,
+        options: OpenOptions,
+        replay: Replay<'_>,
+    ) -> Result<Wal, OpenError> {
         let segment_bytes = store.segment_bytes();
-        let mut recovered = recover(store.segments().await?, segment_bytes, options.keep_from, replay).await?;
+        let mut recovered = recover(store.segments().await?, segment_bytes, options.keep_from, &mut *replay).await?;
         if recovered.live.is_empty() {
             if options.keep_from > options.begin_at {
                 let (first, last) = (options.begin_at, options.begin_at.previous());
@@ -138,9 +173,66 @@ impl Wal {
                 live: recovered.live,
                 free: recovered.free,
                 write_offset: recovered.write_offset,
+                ring: None,
+                keeps: false,
+                last_kept: Lsn(0),
+                hurry: Lsn(0),
+                kept_since: None,
+                settling: Vec::new(),
             }),
+            hurried: Notify::new(),
         };
-        Ok(Wal { inner: Arc::new(inner) })
+        let wal = Wal { inner: Arc::new(inner) };
+        if let Some(tail) = tail {
+            wal.take_tail(tail, replay).await?;
+        }
+        Ok(wal)
+    }
+
+    /// Writes to the segments what the process before has kept, then begins the tail anew.
+    async fn take_tail(&self, tail: Arc<dyn Tail>, replay: Replay<'_>) -> Result<(), OpenError> {
+        let next = self.inner.state.lock().next_lsn;
+        let kept = records_from(tail.as_ref(), self.inner.log_id, next)?;
+        let mut pending = Vec::new();
+        for payload in kept {
+            env::mark("wal: a record of the tail");
+            let room = self.reserve(payload.len()).await?;
+            let record = room.append(payload.clone())?;
+            replay(record.lsn(), &payload);
+            pending.push(record);
+        }
+        for record in pending {
+            record.await?;
+        }
+        self.inner.state.lock().ring = Some(Ring::begin(tail, &self.inner.env, self.inner.log_id)?);
+        Ok(())
+    }
+
+    /// From now on records go into the tail, if the log has one. Whether it has.
+    pub fn begin_keeping(&self) -> bool {
+        let mut state = self.inner.state.lock();
+        state.keeps = state.ring.as_ref().is_some_and(Ring::is_sound);
+        state.keeps
+    }
+
+    /// Waits until all kept records are durable.
+    pub async fn settle(&self) -> Result<(), AppendError> {
+        let settled = {
+            let mut state = self.inner.state.lock();
+            if state.durable_lsn >= state.last_kept {
+                return Ok(());
+            }
+            if let Some(failure) = &state.failure {
+                return Err(AppendError::Poisoned(Arc::clone(failure)));
+            }
+            let (done, settled) = oneshot::channel();
+            let lsn = state.last_kept;
+            state.settling.push(Settling { lsn, done });
+            state.hurry = state.hurry.max(lsn);
+            settled
+        };
+        self.inner.hurried.notify_one();
+        settled.await.unwrap_or_else(|_| Err(AppendError::Poisoned(Arc::new(Failure::Abandoned))))
     }
 
     /// Appends a record and waits until it is durable. Records of one caller keep their order if it awaits each, or uses
@@ -235,25 +327,51 @@ pub struct Reservation {
 impl Reservation {
     /// Queues the record. Its number is fixed now: in the order of these calls.
     pub fn append(self, payload: Vec<u8>) -> Result<Pending, AppendError> {
+        self.queue(payload, false)
+    }
+
+    /// The same for an appender that does not wait where the record outlives the process at once: [`Pending::is_kept`].
+    pub fn append_kept(self, payload: Vec<u8>) -> Result<Pending, AppendError> {
+        self.queue(payload, true)
+    }
+
+    fn queue(self, payload: Vec<u8>, may_wait: bool) -> Result<Pending, AppendError> {
         if payload.len() > self.bytes {
             return Err(AppendError::RecordLength { found: payload.len(), most: self.bytes });
         }
         let (done, receiver) = oneshot::channel();
-        let (lsn, start) = {
+        let (lsn, start, is_kept) = {
             let mut state = self.inner.state.lock();
             if let Some(failure) = &state.failure {
                 return Err(AppendError::Poisoned(Arc::clone(failure)));
             }
             let lsn = state.next_lsn;
             state.next_lsn = lsn.next();
+            let is_kept = state.keep(lsn, &payload) && may_wait;
+            if is_kept {
+                state.last_kept = lsn;
+                state.kept_since.get_or_insert(self.inner.env.now());
+            } else {
+                state.hurry = lsn;
+            }
             state.queue.push_back(Queued { payload, waiter: Waiter { lsn, done, _room: self.room } });
-            (lsn, !std::mem::replace(&mut state.writing, true))
+            (lsn, !std::mem::replace(&mut state.writing, true), is_kept)
         };
         if start {
             let writer = Writer { inner: Arc::clone(&self.inner), carried: Vec::new(), ended: false };
             self.inner.env.spawn(writer.run());
+        } else if !is_kept {
+            self.inner.hurried.notify_one();
         }
-        Ok(Pending { lsn, receiver })
+        Ok(Pending { lsn, receiver, is_kept })
+    }
+}
+
+impl State {
+    /// Whether the record outlives the process from now on.
+    fn keep(&mut self, lsn: Lsn, payload: &[u8]) -> bool {
+        let durable = self.durable_lsn;
+        self.keeps && self.ring.as_mut().is_some_and(|ring| ring.keep(lsn, payload, durable))
     }
 }
 
@@ -262,9 +380,15 @@ impl Reservation {
 pub struct Pending {
     lsn: Lsn,
     receiver: oneshot::Receiver<Result<Lsn, AppendError>>,
+    is_kept: bool,
 }
 
 impl Pending {
+    /// Whether it was appended by [`Reservation::append_kept`], and outlives the process now, with all records before it.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     /// The record's number.
     pub fn lsn(&self) -> Lsn {
         self.lsn
@@ -290,7 +414,7 @@ struct Writer {
 
 impl Writer {
     async fn run(mut self) {
-        while let Some(batch) = self.take_batch() {
+        while let Some(batch) = self.next_batch().await {
             if let Err(failure) = self.write(batch).await {
                 return self.fail(failure);
             }
@@ -300,7 +424,30 @@ impl Writer {
                 // The appender may have lost interest.
                 drop(waiter.done.send(Ok(waiter.lsn)));
             }
+            let durable = state.durable_lsn;
+            for settled in state.settling.extract_if(.., |settled| settled.lsn <= durable) {
+                drop(settled.done.send(Ok(())));
+            }
         }
+    }
+
+    async fn next_batch(&mut self) -> Option<Vec<Vec<u8>>> {
+        while let Some(until) = self.gathers_until() {
+            tokio::select! {
+                biased;
+                () = self.inner.hurried.notified() => {}
+                () = self.inner.env.sleep_until(until) => break,
+            }
+        }
+        self.take_batch()
+    }
+
+    /// Until when the records in the queue may wait for others.
+    fn gathers_until(&self) -> Option<Instant> {
+        let state = self.inner.state.lock();
+        let first = state.queue.front()?.waiter.lsn;
+        let until = state.kept_since? + KEPT_DELAY;
+        (state.hurry < first && self.inner.env.now() < until).then_some(until)
     }
 
     /// As many queued records as one frame takes, at least one. None ends the task.
@@ -318,6 +465,9 @@ impl Writer {
             let Queued { payload, waiter } = state.queue.pop_front().expect("there is a front");
             payloads.push(payload);
             self.carried.push(waiter);
+        }
+        if state.queue.is_empty() {
+            state.kept_since = None;
         }
         state.writing = !payloads.is_empty();
         self.ended = !state.writing;
@@ -412,6 +562,9 @@ impl Inner {
         let failure = Arc::clone(state.failure.get_or_insert_with(|| Arc::new(failure)));
         for queued in std::mem::take(&mut state.queue) {
             drop(queued.waiter.done.send(Err(AppendError::Poisoned(Arc::clone(&failure)))));
+        }
+        for settled in std::mem::take(&mut state.settling) {
+            drop(settled.done.send(Err(AppendError::Poisoned(Arc::clone(&failure)))));
         }
         failure
     }

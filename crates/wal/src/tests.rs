@@ -4,6 +4,7 @@ mod append;
 mod corruption;
 mod crash;
 mod folder;
+mod tail;
 
 use std::sync::Arc;
 

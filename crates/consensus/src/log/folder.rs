@@ -4,6 +4,7 @@
 //!   FOLDER/base               two blocks; holding it open keeps other processes out
 //!   FOLDER/segments/N.segment
 //!   FOLDER/rows                a store of `kv`: what machines of rows are kept as
+//!   FOLDER/tail                the log's last records, for as long as the machine runs
 //! ```
 
 use std::fs::Permissions;
@@ -16,7 +17,7 @@ use disk::{AlignedBuf, BLOCK_BYTES, Disk, DiskError, DiskExt, Durability, FileDi
 use env::Env;
 use kv::FjallKv;
 use net::BoxFuture;
-use wal::FolderStore;
+use wal::{FileTail, FolderStore, Tail};
 
 use super::{BASE_BYTES, LogPlace};
 use crate::limits::{FOLDER_SEGMENT_BYTES, MAX_LOG_SEGMENTS};
@@ -24,6 +25,7 @@ use crate::limits::{FOLDER_SEGMENT_BYTES, MAX_LOG_SEGMENTS};
 const BASE_FILE: &str = "base";
 const SEGMENTS_FOLDER: &str = "segments";
 const ROWS_FOLDER: &str = "rows";
+const TAIL_FILE: &str = "tail";
 
 /// Permissions of the folder: commands may hold secrets.
 const OWNER_ONLY: u32 = 0o700;
@@ -61,7 +63,7 @@ impl LogPlace {
             let segments = FolderStore::open(env, &folder.join(SEGMENTS_FOLDER), FOLDER_SEGMENT_BYTES)?;
             let rows = FjallKv::open(&folder.join(ROWS_FOLDER))?;
             let place = LogPlace::new(Arc::new(segments), Arc::new(base), MAX_LOG_SEGMENTS);
-            Ok(LogPlace { rows: Arc::new(rows), ..place })
+            Ok(LogPlace { rows: Arc::new(rows), tail: open_tail(&folder.join(TAIL_FILE)), ..place })
         })
     }
 }
@@ -74,6 +76,17 @@ impl LogPlace {
             read => read?,
         };
         Ok(folder.join(BASE_FILE).try_exists()? && segments.next().transpose()?.is_some())
+    }
+}
+
+/// None where the file system has no room for it, or does not take it: nothing depends on it.
+fn open_tail(path: &Path) -> Option<Arc<dyn Tail>> {
+    match FileTail::open(path) {
+        Ok(tail) => Some(Arc::new(tail)),
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "the consensus log has no tail: file volumes of class ordered are synchronous");
+            None
+        }
     }
 }
 

@@ -8,9 +8,9 @@ use wal::{AppendError, Failure, Lsn, Pending, Reservation};
 
 use super::state::GroupState;
 use super::{Claim, LONGEST_RECORD_BYTES, Purpose, SharedLog, Snapshot, snapshot_checksum};
-use crate::id::{GroupId, LogIndex, LogPosition};
+use crate::id::{GroupId, LogIndex, LogPosition, NodeId};
 use crate::limits::{MAX_BATCH_BYTES, SNAPSHOT_PIECE_BYTES};
-use crate::record::{Blob, Change, Entry, RECORD_OVERHEAD_BYTES, Record, Vote};
+use crate::record::{Blob, Change, Content, Entry, RECORD_OVERHEAD_BYTES, Record, Vote};
 
 /// A snapshot was not kept.
 #[derive(Debug, thiserror::Error)]
@@ -78,9 +78,37 @@ impl GroupLog {
         self.log.wait_until(has_room).await
     }
 
+    /// Has entries count as written when they outlive the process, if the group has no other member than this one. Whether they do.
+    pub(crate) fn begin_order(&self, node: NodeId) -> bool {
+        let mut state = self.state.lock();
+        let is_ordered = state.is_ordered() || state.is_sole(node);
+        let is_kept = is_ordered && self.log.inner.wal.begin_keeping();
+        state.set_ordered(is_kept);
+        is_kept
+    }
+
+    /// Entries count as written when they are durable; when this returns all are.
+    pub(crate) async fn end_order(&self) -> Result<(), AppendError> {
+        let was_ordered = {
+            let mut state = self.state.lock();
+            let was_ordered = state.is_ordered();
+            state.set_ordered(false);
+            was_ordered
+        };
+        if was_ordered { self.log.settle().await } else { Ok(()) }
+    }
+
+    /// Waits until all entries that count as written are durable.
+    pub(crate) async fn settle(&self) -> Result<(), AppendError> {
+        self.log.settle().await
+    }
+
     /// Puts entries after the last one. They can be read at once; they are durable when the record that is returned is.
     pub(crate) async fn append(&self, entries: Vec<Entry>) -> Result<Option<Pending>, AppendError> {
         let mut last = None;
+        if entries.iter().any(|entry| matches!(entry.content, Content::Membership(_))) {
+            self.state.lock().set_ordered(false);
+        }
         for batch in batches(entries) {
             let committed = self.state.lock().committed();
             let change = Change::Entries { committed, entries: batch.clone() };
@@ -89,7 +117,11 @@ impl GroupLog {
                     state.put(entry, lsn);
                 }
             };
-            last = Some(self.write(change, note).await?);
+            let bytes = Record { group: self.group, change }.encode();
+            let room = self.log.inner.wal.reserve(bytes.len()).await?;
+            let mut state = self.state.lock();
+            let may_wait = state.is_ordered();
+            last = Some(self.queue(room, &mut state, bytes, may_wait, note)?);
         }
         Ok(last)
     }
@@ -183,7 +215,7 @@ impl GroupLog {
     async fn write(&self, change: Change, note: impl FnOnce(&mut GroupState, Lsn)) -> Result<Pending, AppendError> {
         let bytes = Record { group: self.group, change }.encode();
         let room = self.log.inner.wal.reserve(bytes.len()).await?;
-        self.queue(room, &mut self.state.lock(), bytes, note)
+        self.queue(room, &mut self.state.lock(), bytes, false, note)
     }
 
     fn write_now(
@@ -193,7 +225,7 @@ impl GroupLog {
         change: Change,
         note: impl FnOnce(&mut GroupState, Lsn),
     ) -> Result<Pending, AppendError> {
-        self.queue(room, state, Record { group: self.group, change }.encode(), note)
+        self.queue(room, state, Record { group: self.group, change }.encode(), false, note)
     }
 
     fn queue(
@@ -201,6 +233,7 @@ impl GroupLog {
         room: Reservation,
         state: &mut GroupState,
         bytes: Vec<u8>,
+        may_wait: bool,
         note: impl FnOnce(&mut GroupState, Lsn),
     ) -> Result<Pending, AppendError> {
         if state.is_removed() {
@@ -208,7 +241,7 @@ impl GroupLog {
             let reason = format!("group {} was removed", self.group);
             return Err(AppendError::Poisoned(Arc::new(Failure::Owner { reason })));
         }
-        let pending = room.append(bytes)?;
+        let pending = if may_wait { room.append_kept(bytes)? } else { room.append(bytes)? };
         note(state, pending.lsn());
         Ok(pending)
     }

@@ -10,7 +10,7 @@ use wal::Lsn;
 
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId};
 use crate::limits::{MAX_SNAPSHOT_BYTES, SNAPSHOT_PIECE_BYTES};
-use crate::record::{Change, Content, Entry, SnapshotSummary, Vote};
+use crate::record::{Change, Content, Entry, Membership, SnapshotSummary, Vote};
 
 /// A snapshot with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub(crate) struct GroupState {
     next_snapshot: u64,
     /// The group was forgotten: a record of it that came now would bring a part of it back.
     is_removed: bool,
+    /// Entries count as written when they outlive the process. Of a group whose only member is this node.
+    is_ordered: bool,
 }
 
 impl GroupState {
@@ -345,18 +347,34 @@ impl GroupState {
 
     /// Whether `node` is the only voter in every membership that the log holds, so that it can have promised nothing to anybody else.
     pub(crate) fn is_alone(&self, node: NodeId) -> bool {
+        let mut memberships = self.memberships().peekable();
+        memberships.peek().is_some() && memberships.all(|membership| membership.voters == [[node]])
+    }
+
+    fn memberships(&self) -> impl Iterator<Item = &Membership> {
         let written = self.entries.values().filter_map(|held| match &held.entry.content {
             Content::Membership(membership) => Some(membership),
             _ => None,
         });
-        let covered = self.snapshot().map(|snapshot| &snapshot.summary.membership);
-        let mut memberships = written.chain(covered).peekable();
-        memberships.peek().is_some() && memberships.all(|membership| membership.voters == [[node]])
+        written.chain(self.snapshot().map(|snapshot| &snapshot.summary.membership))
     }
 
     /// Whether a node that comes back with this may have promised itself to a leader that it does not remember.
     pub(crate) fn may_have_promised(&self, node: NodeId) -> bool {
         !self.is_empty() && !self.is_alone(node)
+    }
+
+    /// Whether the group has had no other member than this one, since the oldest membership that the log knows.
+    pub(crate) fn is_sole(&self, node: NodeId) -> bool {
+        self.is_alone(node) && self.memberships().all(|membership| membership.members.len() == 1)
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
+
+    pub(crate) fn set_ordered(&mut self, is_ordered: bool) {
+        self.is_ordered = is_ordered;
     }
 
     /// From now on no record of the group comes into the log.

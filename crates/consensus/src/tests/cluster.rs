@@ -7,7 +7,7 @@ use std::time::Duration;
 use disk::{SimDisk, SimOptions};
 use env::Env;
 use kv::{Kv, MemoryKv};
-use wal::{RegionStore, SegmentStore};
+use wal::{MIN_TAIL_BYTES, RegionStore, SegmentStore, SimTail};
 
 use super::store::{Command, Store};
 use crate::error::{OpenError, ProposeError};
@@ -29,6 +29,8 @@ pub(super) struct Host {
     pub(super) store: Option<Arc<dyn SegmentStore>>,
     /// Beside its log.
     pub(super) rows: Arc<MemoryKv>,
+    /// Of its log.
+    pub(super) tail: SimTail,
     pub(super) node: Option<Node>,
     pub(super) groups: BTreeMap<GroupId, Group<Store>>,
     starts: u64,
@@ -67,7 +69,8 @@ impl Cluster {
     pub(super) fn new(env: &Env, count: u64, segments: usize) -> Cluster {
         let host = |id| {
             let disk = new_disk(env, segments);
-            Host { id: NodeId(id), disk, store: None, rows: Arc::default(), node: None, groups: BTreeMap::new(), starts: 0 }
+            let (rows, tail) = (Arc::default(), SimTail::new(MIN_TAIL_BYTES));
+            Host { id: NodeId(id), disk, store: None, rows, tail, node: None, groups: BTreeMap::new(), starts: 0 }
         };
         let hosts = (1..=count).map(host).collect();
         Cluster {
@@ -153,7 +156,8 @@ impl Cluster {
         let host = self.host_mut(id);
         host.starts += 1;
         let rows: Arc<dyn Kv> = host.rows.clone();
-        let mut place = LogPlace { favoured, most_segments, rows, ..place_on(&host.disk, segments) };
+        let tail = Some(Arc::new(host.tail.clone()) as Arc<dyn wal::Tail>);
+        let mut place = LogPlace { favoured, most_segments, rows, tail, ..place_on(&host.disk, segments) };
         place.segments = host.store.clone().unwrap_or(place.segments);
         host.node = Some(Node::open(&env, id, &place, port).await?);
         Ok(())
@@ -162,7 +166,7 @@ impl Cluster {
     /// The power of a host goes: what was not durable is lost.
     pub(super) async fn crash(&mut self, id: NodeId) {
         self.network.unplug(id);
-        let kept = self.env.random_below(4) as usize;
+        let (kept, env) = (self.env.random_below(4) as usize, self.env.clone());
         let host = self.host_mut(id);
         host.disk.power_cut();
         if let Some(node) = host.node.take() {
@@ -170,7 +174,21 @@ impl Cluster {
         }
         host.groups.clear();
         host.disk = host.disk.restart();
+        host.tail = host.tail.crash(&env);
         host.rows = Arc::new(host.rows.crash_keeping(kept));
+    }
+
+    /// The process of a host is killed: what it has written is there.
+    pub(super) async fn kill(&mut self, id: NodeId) {
+        self.network.unplug(id);
+        let host = self.host_mut(id);
+        host.disk = host.disk.restart();
+        host.tail = host.tail.restart();
+        host.rows = Arc::new(host.rows.crash_keeping(usize::MAX));
+        if let Some(node) = host.node.take() {
+            node.shut_down().await;
+        }
+        host.groups.clear();
     }
 
     pub(super) async fn initialize(&self, group: GroupId, count: u64) {

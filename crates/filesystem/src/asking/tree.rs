@@ -49,6 +49,8 @@ pub struct TreeStanding {
     pub leader: NodeId,
     /// What this tree alone has.
     pub usage: Usage,
+    /// Its leader answers changes of names and attributes when they outlive the process.
+    pub is_ordered: bool,
 }
 
 /// A tree of a volume, wherever it is led. A command that may have been carried out is sent again: the tree remembers its reply.

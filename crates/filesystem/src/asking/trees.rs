@@ -16,6 +16,11 @@ pub trait TreeList: Send + Sync + 'static {
     /// Asks which there are. Where that fails, what is known stays.
     fn learn(&self) -> BoxFuture<'_, ()>;
 
+    /// As [`MetaTrees::settle`].
+    fn settle(&self) -> BoxFuture<'_, Result<(), MetaCallError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// The way to one.
     fn open(&self, number: u32) -> Arc<dyn MetaPartition>;
 }
@@ -72,5 +77,9 @@ impl<L: TreeList> MetaTrees for VolumeTrees<L> {
 
     fn query_at(&self, tree: TreeIndex, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
         Box::pin(async move { self.way(tree).await?.query(query).await })
+    }
+
+    fn settle(&self) -> BoxFuture<'_, Result<(), MetaCallError>> {
+        self.list.settle()
     }
 }

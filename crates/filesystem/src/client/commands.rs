@@ -143,6 +143,11 @@ impl Commands {
         self.send_as(tree, sequence.number, command).await
     }
 
+    /// Waits until all that the trees have answered is durable.
+    pub async fn settle(&self) -> Result<(), ClientError> {
+        Ok(self.meta.settle().await?)
+    }
+
     /// Whether an earlier process has sent commands of the call at hand.
     pub fn is_again(&self) -> bool {
         self.calls.is_again()

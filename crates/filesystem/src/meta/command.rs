@@ -210,6 +210,32 @@ pub struct FileTimes {
     pub ctime: Time,
 }
 
+impl Command {
+    /// Whether it changes names and attributes, and no contents: what class `ordered` is about.
+    pub fn is_of_names_or_attributes(&self) -> bool {
+        self.is_of_names()
+            || matches!(
+                self,
+                Command::MakeUnnamed { .. }
+                    | Command::SetAttributes { .. }
+                    | Command::SetXattr { .. }
+                    | Command::RemoveXattr { .. }
+            )
+    }
+
+    /// Whether it is about names: other trees may be concerned.
+    pub fn is_of_names(&self) -> bool {
+        matches!(
+            self,
+            Command::Make { .. }
+                | Command::Link { .. }
+                | Command::Unlink { .. }
+                | Command::Rmdir { .. }
+                | Command::Rename { .. }
+        )
+    }
+}
+
 /// What a client has seen of a file when it chose where its content goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {

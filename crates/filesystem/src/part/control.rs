@@ -1,10 +1,11 @@
 //! Answers what people ask of file volumes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join;
-use manager::{FileQuota, FileVolumeRecord, Snapshot};
+use manager::{FileClass, FileQuota, FileVolumeRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use subsystem::Surroundings;
 use types::{DeviceId, NodeId};
@@ -42,7 +43,7 @@ impl Service for Control {
 impl Control {
     async fn carry_out(&self, ask: Ask) -> Result<Told, String> {
         match ask {
-            Ask::Create { name, quota, trees } => self.create(&name, quota, trees).await?,
+            Ask::Create { name, quota, trees, class } => self.create(&name, quota, trees, class).await?,
             Ask::List => {
                 self.around.manager.fresh().await.map_err(text)?;
                 let state = self.around.manager.snapshot();
@@ -71,8 +72,15 @@ impl Control {
         Ok(Told::Done)
     }
 
-    async fn create(&self, name: &str, quota: FileQuota, trees: u32) -> Result<(), String> {
-        let made = self.around.manager.create_file_volume(name, quota, trees).await.map_err(text)?;
+    async fn create(&self, name: &str, quota: FileQuota, trees: u32, class: FileClass) -> Result<(), String> {
+        let nodes: BTreeSet<NodeId> = self.around.manager.snapshot().devices().filter_map(|device| device.node).collect();
+        if class == FileClass::Ordered && nodes.len() > 1 {
+            return Err(format!(
+                "class ordered is for a server of its own, and {} nodes of this cluster have devices, so that each tree has several copies: take class synchronous",
+                nodes.len()
+            ));
+        }
+        let made = self.around.manager.create_file_volume(name, quota, trees, class).await.map_err(text)?;
         self.volumes.wait_until_usable(made.id, quota).await
     }
 
@@ -91,6 +99,7 @@ impl Control {
             is_removing: volume.is_removing,
             usage,
             trees: trees(state, &of_trees),
+            class: volume.class,
         }
     }
 
@@ -106,7 +115,8 @@ impl Control {
 
 fn trees(state: &Snapshot, standings: &TreeStandings) -> Vec<TreeInfo> {
     let leader = |node| state.node(node).map(|node| node.name.clone());
-    let state_of = |told: &TreeStanding| TreeState { leader: leader(told.leader), inodes: told.usage.inodes };
+    let state_of =
+        |told: &TreeStanding| TreeState { leader: leader(told.leader), inodes: told.usage.inodes, is_ordered: told.is_ordered };
     standings.iter().map(|(id, told)| TreeInfo { id: id.0, state: told.as_ref().map(state_of) }).collect()
 }
 

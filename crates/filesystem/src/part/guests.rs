@@ -47,7 +47,10 @@ impl GuestService {
         if !record.trees.contains(&tree) || !ask.is_of_clients() {
             return Err(format!("the volume has no tree {} that answers this", tree.0));
         }
-        self.trees.way(tree).ask(ask, until).await
+        let answer = self.trees.way(tree).ask(ask, until).await;
+        // A guest outlives this machine.
+        self.trees.settle().await?;
+        answer
     }
 
     /// A guest is let to the partitions of its volume alone.

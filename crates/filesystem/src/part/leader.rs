@@ -87,6 +87,11 @@ impl Search {
         }
     }
 
+    /// Waits until all that this node's trees have answered is durable.
+    pub async fn settle(&self) -> Result<(), String> {
+        self.around.member.settle().await.map_err(|error| error.to_string())
+    }
+
     fn deadline(&self, until: Instant) -> Instant {
         until.min(self.around.env.now() + self.limits.each)
     }
@@ -102,6 +107,10 @@ impl Search {
         let Ok(request) = postcard::to_stdvec(&(self.key.number, asked)) else {
             return Told::Again("the request can't be written".to_owned());
         };
+        // What another node does must not outlive what led to it.
+        if let Err(reason) = self.settle().await {
+            return Told::Again(reason);
+        }
         let caller = self.around.callers.to(address, self.tag);
         let answer = caller.call(Bytes::from(request), self.deadline(until)).await;
         let told = match answer.map(|answer| postcard::from_bytes(&answer)) {

@@ -17,7 +17,7 @@ use env::Instant;
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 use futures_util::stream::FuturesUnordered;
-use manager::{FilePartitionId, FileTreeId, FileVolumeRecord, Snapshot};
+use manager::{FileClass, FilePartitionId, FileTreeId, FileVolumeRecord, Snapshot};
 use subsystem::Surroundings;
 use tried::Tried;
 
@@ -83,6 +83,9 @@ impl Sweeper {
             let command = Command::SetQuota { bytes: volume.quota.bytes, inodes: volume.quota.inodes };
             member.order(MetaSession::LEADER, command).await?;
         }
+        if volume.class == FileClass::Ordered {
+            member.keep_order(&volume.trees, &self.around.manager.snapshot());
+        }
         if volume.is_removing && volume.trees.first() == Some(&member.id()) {
             self.remove(member, volume).await
         } else {
@@ -140,6 +143,8 @@ impl Sweeper {
         }
         // Only what the leader is sure of: a member that was overtaken may have freed what the others have not.
         member.read(|_| ()).await.map_err(|_| "this node does not lead it any more".to_owned())?;
+        // What a power cut brings back must have its content.
+        self.trees.settle().await?;
         let partition = ContentPartition::new(self.contents.way(FilePartitionId(number)));
         let has_worked = tried.give_back(&self.around.env, &partition, freed).await;
         if let Some(up_to) = tried.to_confirm() {

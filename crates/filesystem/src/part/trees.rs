@@ -14,6 +14,7 @@ mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use consensus::{NotLeader, ProposeError, ReadError, ReadMode, Term};
@@ -57,6 +58,8 @@ pub struct TreeMember {
     driven: Driven,
     held_since: Mutex<HeldSince>,
     elsewhere: Mutex<Elsewhere>,
+    /// Its volume is of class `ordered`: it may have answered what is not durable.
+    is_of_ordered: AtomicBool,
 }
 
 impl Kind for TreeKind {
@@ -70,7 +73,8 @@ impl Kind for TreeKind {
 
     fn begin(&self, placed: Arc<Placed<Machine>>) -> Arc<TreeMember> {
         let (heard, driven, held_since, elsewhere) = (Mutex::default(), Driven::default(), Mutex::default(), Mutex::default());
-        Arc::new(TreeMember { placed, around: self.around.clone(), heard, driven, held_since, elsewhere })
+        let (around, is_of_ordered) = (self.around.clone(), AtomicBool::new(false));
+        Arc::new(TreeMember { placed, around, heard, driven, held_since, elsewhere, is_of_ordered })
     }
 }
 
@@ -128,6 +132,21 @@ impl TreeMember {
     /// The term of the group, as this node knows it.
     pub fn term(&self) -> Term {
         self.placed.group().status().term
+    }
+
+    /// The volume is of class `ordered`. It is in force where all of its trees have this node as their only member.
+    pub fn keep_order(&self, trees: &[FileTreeId], state: &Snapshot) {
+        self.is_of_ordered.store(true, Ordering::Release);
+        let is_sole = |tree: &FileTreeId| state.group(tree.group()).is_some_and(|record| record.members == [self.around.me]);
+        self.placed.group().set_ordered(trees.iter().all(is_sole));
+    }
+
+    /// Waits until all that this node has answered for the tree is durable.
+    async fn settle(&self) -> Result<(), Outcome> {
+        if !self.is_of_ordered.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.around.member.settle().await.map_err(|error| Outcome::Unknown(error.to_string()))
     }
 
     /// Has a command carried out that no client sends.
@@ -233,6 +252,11 @@ impl Trees {
         self.host.leave(look).await;
     }
 
+    /// Waits until all that this node's trees have answered is durable.
+    pub async fn settle(&self) -> Result<(), String> {
+        self.around.member.settle().await.map_err(|error| error.to_string())
+    }
+
     pub fn all(&self) -> Vec<Arc<TreeMember>> {
         self.host.all()
     }
@@ -274,15 +298,24 @@ impl Trees {
         }
         let outcome = match asked {
             TreeAsk::Command(envelope) if envelope.is_of_leader() => Ok(TreeAnswer::Reply(Err(MetaError::Invalid))),
-            TreeAsk::Command(envelope) => driving::carry_out(self, &member, envelope).await.map(TreeAnswer::Reply),
+            TreeAsk::Command(envelope) => carry_out(self, &member, envelope).await.map(TreeAnswer::Reply),
             TreeAsk::Query(query) => driving::answer(self, &member, query).await.map(TreeAnswer::Answer),
             TreeAsk::Standing => {
-                let usage = member.read(|machine| machine.usage()).await;
-                usage.map(|usage| TreeAnswer::Standing(TreeStanding { leader: member.around.me, usage }))
+                let (usage, is_ordered) = (member.read(|machine| machine.usage()).await, member.placed.group().is_ordered());
+                usage.map(|usage| TreeAnswer::Standing(TreeStanding { leader: member.around.me, usage, is_ordered }))
             }
             TreeAsk::OfLeader(asked) => answer_leader(&member, asked).await,
         };
         Some(Outcome::told(outcome))
+    }
+
+    /// As [`Trees::answer`], for those who are not on this node: what they are told is durable.
+    async fn answer_elsewhere(self: &Arc<Self>, tree: FileTreeId, asked: &TreeAsk) -> Option<Told<TreeAnswer>> {
+        let told = self.answer(tree, asked).await?;
+        match self.host.get(tree.0)?.settle().await {
+            Ok(()) => Some(told),
+            Err(outcome) => Some(Outcome::told(Err(outcome))),
+        }
     }
 
     /// As [`Trees::answer`], of leaders alone. What is in the way is their affair.
@@ -290,6 +323,15 @@ impl Trees {
         let member = self.host.get(tree.0)?;
         Some(Outcome::told(answer_leader(&member, asked).await))
     }
+}
+
+/// A command of a client: its names and attributes may be answered in order, all else is durable.
+async fn carry_out(trees: &Arc<Trees>, member: &Arc<TreeMember>, envelope: &Envelope) -> Result<Reply, Outcome> {
+    let reply = driving::carry_out(trees, member, envelope).await?;
+    if !envelope.command.is_of_names_or_attributes() {
+        member.settle().await?;
+    }
+    Ok(reply)
 }
 
 async fn answer_leader(member: &TreeMember, asked: &LeaderAsk) -> Result<TreeAnswer, Outcome> {
@@ -306,7 +348,7 @@ impl Service for TreeService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
             let (tree, asked): (u32, TreeAsk) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
-            let told = self.0.answer(FileTreeId(tree), &asked).await.unwrap_or(Told::Elsewhere(None));
+            let told = self.0.answer_elsewhere(FileTreeId(tree), &asked).await.unwrap_or(Told::Elsewhere(None));
             Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
         })
     }

@@ -19,7 +19,7 @@ use crate::asking::tree::{TreeAnswer, TreeAsk, TreePartition, TreeStanding};
 use crate::asking::trees::{TreeList, VolumeTrees};
 use crate::client::{Client, Opening};
 use crate::data::PartitionRoom;
-use crate::meta::{MetaPartition, MetaSession, Usage};
+use crate::meta::{MetaCallError, MetaPartition, MetaSession, Usage};
 
 /// How long a new volume waits for its trees.
 const TREE_PATIENCE: Duration = Duration::from_secs(20);
@@ -179,6 +179,10 @@ impl TreeList for NodeTrees {
                 tracing::debug!(%error, "which trees the volume has is not known");
             }
         })
+    }
+
+    fn settle(&self) -> BoxFuture<'_, Result<(), MetaCallError>> {
+        Box::pin(async { self.trees.settle().await.map_err(MetaCallError::Unavailable) })
     }
 
     fn open(&self, number: u32) -> Arc<dyn MetaPartition> {

@@ -53,6 +53,17 @@ pub struct FileVolumeRecord {
     pub partitions: Vec<FilePartition>,
     /// Where its names and inodes are, in the order of adding. The first has the root, and the volume's own number.
     pub trees: Vec<FileTreeId>,
+    pub class: FileClass,
+}
+
+/// When a change of names or attributes is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileClass {
+    /// When it is durable.
+    #[default]
+    Synchronous,
+    /// When it outlives the process, where the trees have one member (docs/rfd/0032).
+    Ordered,
 }
 
 /// A tree of a volume, for ever: its place among those of its volume stands in the numbers of its inodes.
@@ -281,6 +292,7 @@ pub struct CreateFileVolume {
     pub quota: FileQuota,
     /// How many trees it begins with.
     pub trees: u32,
+    pub class: FileClass,
 }
 
 impl Operation for CreateFileVolume {
@@ -304,8 +316,9 @@ impl Operation for CreateFileVolume {
         let id = FileVolumeId(edit.take_number::<FileVolumeRecord>() as u32);
         let further = (1..self.trees).map(|_| FileTreeId(edit.take_number::<FileVolumeRecord>() as u32));
         let trees = std::iter::once(FileTreeId(id.0)).chain(further).collect();
-        let CreateFileVolume { name, created_ms, quota, .. } = self.clone();
-        Ok(set(edit, FileVolumeRecord { id, name, created_ms, quota, is_removing: false, partitions: Vec::new(), trees }))
+        let CreateFileVolume { name, created_ms, quota, class, .. } = self.clone();
+        let (is_removing, partitions) = (false, Vec::new());
+        Ok(set(edit, FileVolumeRecord { id, name, created_ms, quota, is_removing, partitions, trees, class }))
     }
 }
 
@@ -442,9 +455,9 @@ type VolumeReply = Result<Arc<FileVolumeRecord>, ManagerError<FileVolumeError>>;
 
 impl Manager {
     /// Makes a file volume with so many trees, dated now.
-    pub async fn create_file_volume(&self, name: &str, quota: FileQuota, trees: u32) -> VolumeReply {
+    pub async fn create_file_volume(&self, name: &str, quota: FileQuota, trees: u32, class: FileClass) -> VolumeReply {
         let created_ms = self.inner.env.wall_clock_ms();
-        self.propose(CreateFileVolume { name: name.to_owned(), created_ms, quota, trees }).await
+        self.propose(CreateFileVolume { name: name.to_owned(), created_ms, quota, trees, class }).await
     }
 
     /// Gives a file volume another quota.

@@ -6,9 +6,10 @@ use super::format::hex;
 use super::machine::Machine;
 use super::nodes::node;
 use crate::{
-    AddDevice, AddFilePartition, AddFileTree, Command, CreateFileVolume, DeviceState, EndGroup, FilePartition, FilePartitionId,
-    FileQuota, FileTreeId, FileVolumeError, FileVolumeRecord, ForgetFileVolume, FoundGroup, GroupError, MAX_FILE_PARTITIONS,
-    MAX_FILE_TREES, PlaceDevice, RemoveDevice, RemoveFileVolume, ResizeFileVolume, SetDeviceState, Snapshot,
+    AddDevice, AddFilePartition, AddFileTree, Command, CreateFileVolume, DeviceState, EndGroup, FileClass, FilePartition,
+    FilePartitionId, FileQuota, FileTreeId, FileVolumeError, FileVolumeRecord, ForgetFileVolume, FoundGroup, GroupError,
+    MAX_FILE_PARTITIONS, MAX_FILE_TREES, PlaceDevice, RemoveDevice, RemoveFileVolume, ResizeFileVolume, SetDeviceState,
+    Snapshot,
 };
 
 const QUOTA: FileQuota = FileQuota { bytes: Some(300), inodes: None };
@@ -22,6 +23,7 @@ pub(super) fn record(id: u32, name: &str) -> FileVolumeRecord {
         is_removing: false,
         partitions: Vec::new(),
         trees: vec![FileTreeId(id)],
+        class: FileClass::Synchronous,
     }
 }
 
@@ -31,7 +33,7 @@ fn add(expected: u32, members: &[u32], devices: &[u32]) -> AddFilePartition {
 }
 
 fn create(name: &str) -> CreateFileVolume {
-    CreateFileVolume { name: name.to_owned(), created_ms: 5, quota: QUOTA, trees: 1 }
+    CreateFileVolume { name: name.to_owned(), created_ms: 5, quota: QUOTA, trees: 1, class: FileClass::Synchronous }
 }
 
 fn machine_with_a_device() -> Machine {
@@ -42,13 +44,13 @@ fn machine_with_a_device() -> Machine {
 
 #[test]
 fn golden_bytes_of_file_volumes() {
-    assert_eq!(hex(&postcard::to_allocvec(&record(1, "home")).unwrap()), "0104686f6d650501ac020000000101");
+    assert_eq!(hex(&postcard::to_allocvec(&record(1, "home")).unwrap()), "0104686f6d650501ac02000000010100");
     let partitions = vec![FilePartition { id: FilePartitionId(300), devices: vec![DeviceId(7), DeviceId(8)] }];
     let trees = vec![FileTreeId(1), FileTreeId(301)];
-    let with_more = FileVolumeRecord { partitions, trees, ..record(1, "home") };
-    assert_eq!(hex(&postcard::to_allocvec(&with_more).unwrap()), "0104686f6d650501ac02000001ac020207080201ad02");
+    let with_more = FileVolumeRecord { partitions, trees, class: FileClass::Ordered, ..record(1, "home") };
+    assert_eq!(hex(&postcard::to_allocvec(&with_more).unwrap()), "0104686f6d650501ac02000001ac020207080201ad0201");
     let commands: [(Command, &str); 6] = [
-        (CreateFileVolume { trees: 3, ..create("a") }.into(), "0a0001610501ac020003"),
+        (CreateFileVolume { trees: 3, class: FileClass::Ordered, ..create("a") }.into(), "0a0001610501ac02000301"),
         (ResizeFileVolume { id: FileVolumeId(2), quota: FileQuota::default() }.into(), "0a01020000"),
         (RemoveFileVolume { id: FileVolumeId(2) }.into(), "0a0202"),
         (ForgetFileVolume { id: FileVolumeId(2) }.into(), "0a0302"),

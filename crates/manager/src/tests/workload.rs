@@ -12,14 +12,14 @@ use crate::snapshot::{CommandIndex, Edit};
 use crate::{
     AcceptLosses, ActivatePlacement, AddCredential, AddDevice, AddFilePartition, AddFileTree, BeginPurge, BeginRemoval,
     BeginStart, BucketEngine, CloseImage, Command, CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState,
-    EndGroup, EtagMode, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup,
-    FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable,
-    InstallView, LeaveCell, MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
-    RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
-    RemoveBucket, RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
-    ResizeFileVolume, ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn,
-    SetDeviceOut, SetDeviceState, SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError,
-    UnlockImage, UpdateDevice, UseDevices,
+    EndGroup, EtagMode, FileClass, FileQuota, FinishFounding, FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables,
+    FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest,
+    InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, NamePlacement, OpenImage, OpenShard, ParentSnapshot,
+    PlaceDevice, PurgeImage, RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume,
+    ReleaseBulk, Removal, RemoveBucket, RemoveCredential, RemoveDevice, RemoveFileVolume, RemoveImage, RemoveImageSnapshot,
+    RemoveNode, RenameImage, ResizeFileVolume, ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig,
+    SetDeviceIn, SetDeviceOut, SetDeviceState, SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken,
+    TakeTokenError, UnlockImage, UpdateDevice, UseDevices,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -220,7 +220,8 @@ fn random_command_of_files(env: &Env) -> Command {
     match below(KINDS_OF_FILES) {
         0 => {
             let (name, created_ms) = (format!("volume-{}", below(3)), below(1_000));
-            CreateFileVolume { name, created_ms, quota, trees: below(4) as u32 }.into()
+            let class = if below(2) == 0 { FileClass::Synchronous } else { FileClass::Ordered };
+            CreateFileVolume { name, created_ms, quota, trees: below(4) as u32, class }.into()
         }
         1 => ResizeFileVolume { id, quota }.into(),
         2 => RemoveFileVolume { id }.into(),

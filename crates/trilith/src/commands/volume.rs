@@ -13,10 +13,10 @@ use crate::volume_key::VolumeKey;
 use anyhow::{Context, bail};
 use bench::output::Printed;
 use bench::tell;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use env::Env;
 use filesystem::protocol::{Ask, CopyInfo, CopyState, PartitionInfo, Told, TreeInfo, VolumeInfo};
-use manager::FileQuota;
+use manager::{FileClass, FileQuota};
 use std::path::Path;
 
 /// `trilith volume ...`
@@ -43,6 +43,10 @@ enum VolumeCommand {
         /// Over how many trees its directories are spread from the beginning. A volume gets another tree by itself when the newest has many files
         #[arg(long, value_name = "N", default_value_t = 1)]
         trees: u32,
+        /// When a change of names or attributes is answered: `synchronous`, when it is on the medium; `ordered`, when it outlives the server's process. It is on the
+        /// medium within some milliseconds or at fsync then, and a power cut takes the last changes, never one without all after it. For a server of its own
+        #[arg(long, value_enum, default_value_t = Class::Synchronous)]
+        class: Class,
     },
     /// List volumes
     Ls,
@@ -63,6 +67,22 @@ enum VolumeCommand {
         #[arg(long, required = true)]
         force: bool,
     },
+}
+
+/// When a change of names or attributes is answered.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Synchronous,
+    Ordered,
+}
+
+impl Class {
+    fn of_volume(self) -> FileClass {
+        match self {
+            Class::Synchronous => FileClass::Synchronous,
+            Class::Ordered => FileClass::Ordered,
+        }
+    }
 }
 
 /// What a volume may have.
@@ -87,8 +107,9 @@ pub fn run(args: &VolumeArgs) -> anyhow::Result<()> {
     super::run(async {
         let server = Files::of_folder(&args.data.data)?;
         match &args.command {
-            VolumeCommand::Create { name, quota, trees } => {
-                server.done(Ask::Create { name: name.clone(), quota: quota.quota(), trees: *trees }).await?;
+            VolumeCommand::Create { name, quota, trees, class } => {
+                let (quota, class) = (quota.quota(), class.of_volume());
+                server.done(Ask::Create { name: name.clone(), quota, trees: *trees, class }).await?;
                 tell!("{name} is made: mount it with `trilith mount {name} FOLDER`")?;
             }
             VolumeCommand::Ls => list(&volumes(&server, Ask::List).await?)?,
@@ -157,6 +178,7 @@ fn info(volume: &VolumeInfo) -> Printed {
         }
         None => tell!("  used       a tree does not answer now: trilith cluster status shows why")?,
     }
+    tell!("  class      {}", class(volume))?;
     tell!("  trees      {}", volume.trees.len())?;
     for found in &volume.trees {
         tree(found)?;
@@ -167,6 +189,16 @@ fn info(volume: &VolumeInfo) -> Printed {
     }
     let now_ms = Env::real_with_cores(1).wall_clock_ms();
     tell!("  made       {} ago", duration(now_ms.saturating_sub(volume.created_ms)))
+}
+
+/// The class, and whether it is in force.
+fn class(volume: &VolumeInfo) -> &'static str {
+    let is_ordered = |tree: &TreeInfo| tree.state.as_ref().is_some_and(|state| state.is_ordered);
+    match (volume.class, volume.trees.iter().all(is_ordered)) {
+        (FileClass::Synchronous, _) => "synchronous",
+        (FileClass::Ordered, true) => "ordered",
+        (FileClass::Ordered, false) => "ordered, not in force: changes are answered when they are on the medium",
+    }
 }
 
 fn tree(found: &TreeInfo) -> Printed {

@@ -22,22 +22,22 @@ const RECORDS_PER_APPENDER: u64 = 8;
 const SOAK_FACTOR: u64 = 50;
 
 /// The longest that an operation takes on the simulated disk.
-const OPERATION_TIME: Duration = Duration::from_millis(1);
+pub(super) const OPERATION_TIME: Duration = Duration::from_millis(1);
 
 /// What the owner of the log knows, and what a crash does not take from the tests.
 #[derive(Default)]
-struct Ledger {
+pub(super) struct Ledger {
     /// Every record by the number it was given in the round that is running.
-    handed_over: BTreeMap<u64, Vec<u8>>,
-    acknowledged: u64,
+    pub(super) handed_over: BTreeMap<u64, Vec<u8>>,
+    pub(super) acknowledged: u64,
     /// What the owner has given up, durably.
-    keep_from: u64,
+    pub(super) keep_from: u64,
     /// Makes every payload different from all others.
-    serial: u64,
+    pub(super) serial: u64,
 }
 
 /// A record of seeded length that begins with its serial number.
-fn payload(env: &Env, serial: u64) -> Vec<u8> {
+pub(super) fn payload(env: &Env, serial: u64) -> Vec<u8> {
     let length = match env.random_below(4) {
         0 => 8,
         1 => 8 + env.random_below(300),
@@ -71,7 +71,7 @@ async fn appender(env: Env, wal: Wal, ledger: Arc<Mutex<Ledger>>) {
 }
 
 /// What is wrong with the records that came back, if anything.
-fn check(ledger: &Ledger, records: &Records) -> Result<(), String> {
+pub(super) fn check(ledger: &Ledger, records: &Records) -> Result<(), String> {
     for (record, expected) in records.iter().zip(ledger.keep_from..) {
         if record.0.0 != expected {
             return Err(format!("record {} came where {expected} should", record.0));
@@ -147,7 +147,7 @@ fn crash_repeatedly(seed: u64, cut: u64, lies: bool) -> Result<bool, String> {
     })
 }
 
-fn seeds(count: u64) -> std::ops::Range<u64> {
+pub(super) fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if std::env::var_os("TRILITH_SOAK").is_some() { count * SOAK_FACTOR } else { count }
 }
 

@@ -121,8 +121,21 @@ impl Core {
         exchange.await.unwrap_or_else(|error| Err(MemberError::Unknown { reason: error.to_string() }))
     }
 
+    /// Has commands answered when they outlive the process, where no other node is a member and none is being made one. Ends it where it is not wanted.
+    pub(crate) fn set_ordered(&self, is_wanted: bool) {
+        let Ok(_turn) = self.changes.try_acquire() else { return };
+        if is_wanted {
+            self.log.begin_order(NodeId(*self.raft.node_id()));
+        } else {
+            self.log.state().set_ordered(false);
+        }
+    }
+
     async fn turn(&self) -> Result<OwnedSemaphorePermit, MemberError> {
         let turn = Arc::clone(&self.changes).acquire_owned().await.expect("the semaphore is never closed");
+        // Another member must not have what this one can lose.
+        let settled = self.log.end_order().await;
+        settled.map_err(|error| MemberError::Unknown { reason: error.to_string() })?;
         let (last, sets) = self.last_membership();
         if sets > 1 {
             env::mark("consensus: an exchange of voters ended for its leader");

@@ -55,6 +55,8 @@ impl Builder {
         if !self.log.wait_until(|| store.has_room(&changes)).await {
             return Err(io::Error::other("the node is shut down"));
         }
+        // Rows must not be ahead of the log.
+        self.log.settle().await.map_err(io::Error::other)?;
         let (summary, saving) = (own_summary(&self.meta), store.clone());
         let saved = aside(store.waits(), move || saving.save(generation, summary, changes)).await.map_err(io::Error::other)?;
         if saved.map_err(io::Error::other)? {

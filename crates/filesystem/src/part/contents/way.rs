@@ -65,6 +65,11 @@ async fn carry_out(reign: &Arc<Reign>, ask: ContentAsk, begins_by: Instant) -> R
     }
 }
 
+/// Whether it changes content that files have: it must not outlive a change of names before it.
+fn is_in_place(ask: &ContentAsk) -> bool {
+    matches!(ask, ContentAsk::Change(Change { what: ChangeWhat::Overwrite { .. } | ChangeWhat::Punch { .. }, .. }))
+}
+
 /// Serves the data partitions whose primary this node is.
 pub struct ContentService(pub Arc<Contents>);
 
@@ -97,6 +102,9 @@ impl Way<ContentAsk, Carried> for ContentWay {
     async fn ask(&self, asked: ContentAsk, until: Option<Instant>) -> Result<Carried, String> {
         let longest = self.env().now() + LIMITS.all;
         let until = until.map_or(longest, |until| until.min(longest));
+        if is_in_place(&asked) {
+            self.search.settle().await?;
+        }
         let here = || async {
             let begins_by = until.min(self.env().now() + LIMITS.each);
             match self.host.get(self.number()) {

@@ -18,7 +18,7 @@ use super::driven::begin;
 use super::siblings::Siblings;
 use super::usage::tree_for_directory;
 use super::{Outcome, TreeMember, Trees};
-use crate::meta::{Answer, Command, Envelope, MetaError, Query, Reply};
+use crate::meta::{Answer, Envelope, MetaError, Query, Reply};
 use crate::transactions::{self, Ended, HELD};
 
 /// How long the leader begins anew what meets transactions. Then its client is told to ask again.
@@ -49,19 +49,11 @@ impl Pauses<'_> {
     }
 }
 
-/// Whether other trees may be concerned.
-fn is_of_names(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Make { .. } | Command::Link { .. } | Command::Unlink { .. } | Command::Rmdir { .. } | Command::Rename { .. }
-    )
-}
-
 /// Has a client's command carried out.
 pub async fn carry_out(trees: &Arc<Trees>, member: &Arc<TreeMember>, envelope: &Envelope) -> Result<Reply, Outcome> {
     let mut pauses = Pauses::new(&trees.around.env);
     loop {
-        let siblings = is_of_names(&envelope.command).then(|| Siblings::of(trees, member));
+        let siblings = envelope.command.is_of_names().then(|| Siblings::of(trees, member));
         let driven = match siblings.filter(Siblings::are_several) {
             Some(siblings) => drive(&siblings, envelope).await?,
             None => Ended::Alone,

@@ -19,7 +19,7 @@ use filesystem::client::{Client, ClientError};
 use filesystem::ids::Ino;
 use filesystem::meta::Kind;
 use filesystem::protocol::{Ask, FILES, MountOptions, Told};
-use manager::FileQuota;
+use manager::{FileClass, FileQuota};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +89,12 @@ pub(super) async fn mount(world: &World, number: usize, volume: &str) -> Result<
 async fn make_volumes(world: &Arc<World>, histories: &FileHistories, count: u64, trees: u32) -> Result<Vec<Volume>, String> {
     let names: Vec<String> = (0..count).map(|number| format!("volume-{number}")).collect();
     for (number, name) in names.iter().enumerate() {
-        ask(world, number, &Ask::Create { name: name.clone(), quota: FileQuota::default(), trees }).await?;
+        ask(
+            world,
+            number,
+            &Ask::Create { name: name.clone(), quota: FileQuota::default(), trees, class: FileClass::Synchronous },
+        )
+        .await?;
     }
     world.env.sleep(LEAD_TIME).await;
     let mut volumes = Vec::new();

@@ -1,5 +1,5 @@
 use env::Env;
-use manager::{DeviceState, FileQuota, Manager, RegisterNode};
+use manager::{DeviceState, FileClass, FileQuota, Manager, RegisterNode};
 use types::{DeviceUuid, FileVolumeId, NodeIdentity};
 
 use super::*;
@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     async fn volume(&self, name: &str) -> FileVolumeId {
-        self.manager.create_file_volume(name, FileQuota::default(), 1).await.expect("a volume").id
+        self.manager.create_file_volume(name, FileQuota::default(), 1, FileClass::Synchronous).await.expect("a volume").id
     }
 
     /// Gives a volume all partitions that it is to have now; nodes and devices of each.
