@@ -134,9 +134,10 @@ def test_the_default_class_and_what_is_refused(node):
 def test_a_cluster_refuses_the_class(tmp_path):
     cluster = Cluster(tmp_path, "127.0.93.1", nodes=3)
     try:
-        words = [SERVER, "volume", "create", "home", "--class", "ordered", "--data", str(cluster.data(1))]
+        # The cluster serves when this is answered.
+        cluster.run(1, "volume", "create", "home")
+        words = [SERVER, "volume", "create", "other", "--class", "ordered", "--data", str(cluster.data(1))]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode != 0 and "class ordered is for a server of its own" in done.stderr, done.stderr
-        cluster.run(1, "volume", "create", "home")
     finally:
         cluster.stop()
