@@ -89,7 +89,7 @@ pub const SHAPE: Shape = Shape {
     log: LogLimits { entries: 8192, bytes: 2 * 1024 * 1024 },
     segments: 20,
     segment_bytes: 4 * 1024 * 1024,
-    journal: JournalShape { segments: 8, segment_bytes: 4 * 1024 * 1024, least_device_bytes: 2 << 30, from_writes: 24 },
+    journal: JournalShape { segments: 8, segment_bytes: 4 * 1024 * 1024, least_device_bytes: 2 << 30, from_writes: 4 },
 };
 const _: () = {
     // As `allack` counts it: the logs of all groups fill half of it at most.
