@@ -56,7 +56,7 @@ impl Gateway {
         self.ask_group(Place::group_of(name), ask).await
     }
 
-    /// Asks a group's primary, whichever node that is. What may have been carried out is asked again only if it is a read.
+    /// Asks a group's primary, whichever node that is. What may have been carried out is asked again only if it may be repeated.
     async fn ask_group(&self, group: u32, ask: Ask) -> Result<Answer, EngineError> {
         let (is_read, may_be_repeated) = (ask.is_read(), ask.may_be_repeated());
         let question = Question { group, is_strict: self.is_strict, ask };

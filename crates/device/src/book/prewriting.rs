@@ -6,7 +6,7 @@ use types::ZoneIndex;
 use super::{ZoneBook, ZoneEntry, ZoneUse};
 
 impl ZoneBook {
-    /// The next zone to write with zeros ahead of its use, if fewer than `ahead` stand ready and nobody is at it.
+    /// The next zone to write with zeros ahead of its use, if fewer than `ahead` stand ready and none is being written.
     pub(crate) fn begin_prewrite(&mut self, ahead: usize) -> Option<ZoneIndex> {
         if self.prewriting.is_some() || self.allocation_refused.is_some() || self.free.len() >= ahead {
             return None;
