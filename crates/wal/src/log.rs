@@ -10,6 +10,8 @@
 //!
 //! A record that is kept in the log's tail may wait for others, for [`KEPT_DELAY`], unless something waits for it.
 
+mod keeping;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -22,6 +24,7 @@ use env::{Env, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
+use self::keeping::SettleWaiter;
 use crate::error::{AppendError, Failure, OpenError};
 use crate::layout::{
     FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentSequence, encode_frame, frame_bytes,
@@ -29,7 +32,7 @@ use crate::layout::{
 };
 use crate::recovery::{LiveSegment, Replay, recover};
 use crate::store::{Segment, SegmentStore};
-use crate::tail::{Ring, Tail, records_from};
+use crate::tail::{Ring, Tail};
 use crate::{INITIAL_SEGMENTS, LogId, Lsn, MAX_FRAME_BYTES, MAX_QUEUE_UNITS, MAX_SEGMENTS, QUEUE_UNIT_BYTES};
 
 /// How often a log that waits for room in its file system tries again.
@@ -94,13 +97,7 @@ struct State {
     hurry: Lsn,
     /// When the oldest kept record was queued that waits for others.
     kept_since: Option<Instant>,
-    settling: Vec<Settling>,
-}
-
-/// Waits until a record is durable, with all before it.
-struct Settling {
-    lsn: Lsn,
-    done: oneshot::Sender<Result<(), AppendError>>,
+    settling: Vec<SettleWaiter>,
 }
 
 struct Queued {
@@ -187,52 +184,6 @@ impl Wal {
             wal.take_tail(tail, replay).await?;
         }
         Ok(wal)
-    }
-
-    /// Writes to the segments what the process before has kept, then begins the tail anew.
-    async fn take_tail(&self, tail: Arc<dyn Tail>, replay: Replay<'_>) -> Result<(), OpenError> {
-        let next = self.inner.state.lock().next_lsn;
-        let kept = records_from(tail.as_ref(), self.inner.log_id, next)?;
-        let mut pending = Vec::new();
-        for payload in kept {
-            env::mark("wal: a record of the tail");
-            let room = self.reserve(payload.len()).await?;
-            let record = room.append(payload.clone())?;
-            replay(record.lsn(), &payload);
-            pending.push(record);
-        }
-        for record in pending {
-            record.await?;
-        }
-        self.inner.state.lock().ring = Some(Ring::begin(tail, &self.inner.env, self.inner.log_id)?);
-        Ok(())
-    }
-
-    /// From now on records go into the tail, if the log has one. Whether it has.
-    pub fn begin_keeping(&self) -> bool {
-        let mut state = self.inner.state.lock();
-        state.keeps = state.ring.as_ref().is_some_and(Ring::is_sound);
-        state.keeps
-    }
-
-    /// Waits until all kept records are durable.
-    pub async fn settle(&self) -> Result<(), AppendError> {
-        let settled = {
-            let mut state = self.inner.state.lock();
-            if state.durable_lsn >= state.last_kept {
-                return Ok(());
-            }
-            if let Some(failure) = &state.failure {
-                return Err(AppendError::Poisoned(Arc::clone(failure)));
-            }
-            let (done, settled) = oneshot::channel();
-            let lsn = state.last_kept;
-            state.settling.push(Settling { lsn, done });
-            state.hurry = state.hurry.max(lsn);
-            settled
-        };
-        self.inner.hurried.notify_one();
-        settled.await.unwrap_or_else(|_| Err(AppendError::Poisoned(Arc::new(Failure::Abandoned))))
     }
 
     /// Appends a record and waits until it is durable. Records of one caller keep their order if it awaits each, or uses
@@ -367,14 +318,6 @@ impl Reservation {
     }
 }
 
-impl State {
-    /// Whether the record outlives the process from now on.
-    fn keep(&mut self, lsn: Lsn, payload: &[u8]) -> bool {
-        let durable = self.durable_lsn;
-        self.keeps && self.ring.as_mut().is_some_and(|ring| ring.keep(lsn, payload, durable))
-    }
-}
-
 /// A queued record; completes when it is durable. Dropping it does not take the record back.
 #[derive(Debug)]
 pub struct Pending {
@@ -424,30 +367,8 @@ impl Writer {
                 // The appender may have lost interest.
                 drop(waiter.done.send(Ok(waiter.lsn)));
             }
-            let durable = state.durable_lsn;
-            for settled in state.settling.extract_if(.., |settled| settled.lsn <= durable) {
-                drop(settled.done.send(Ok(())));
-            }
+            state.tell_settled();
         }
-    }
-
-    async fn next_batch(&mut self) -> Option<Vec<Vec<u8>>> {
-        while let Some(until) = self.gathers_until() {
-            tokio::select! {
-                biased;
-                () = self.inner.hurried.notified() => {}
-                () = self.inner.env.sleep_until(until) => break,
-            }
-        }
-        self.take_batch()
-    }
-
-    /// Until when the records in the queue may wait for others.
-    fn gathers_until(&self) -> Option<Instant> {
-        let state = self.inner.state.lock();
-        let first = state.queue.front()?.waiter.lsn;
-        let until = state.kept_since? + KEPT_DELAY;
-        (state.hurry < first && self.inner.env.now() < until).then_some(until)
     }
 
     /// As many queued records as one frame takes, at least one. None ends the task.
@@ -563,9 +484,7 @@ impl Inner {
         for queued in std::mem::take(&mut state.queue) {
             drop(queued.waiter.done.send(Err(AppendError::Poisoned(Arc::clone(&failure)))));
         }
-        for settled in std::mem::take(&mut state.settling) {
-            drop(settled.done.send(Err(AppendError::Poisoned(Arc::clone(&failure)))));
-        }
+        state.end_settling(&failure);
         failure
     }
 }
