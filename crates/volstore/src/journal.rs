@@ -60,12 +60,20 @@ pub struct Journal {
     placed: AtomicU64,
 }
 
-/// Counts a write as under way while it exists.
-struct UnderWay<'a>(&'a AtomicUsize);
+/// One of those that are counted, while it exists.
+struct Counted<'a>(&'a AtomicUsize);
 
-impl Drop for UnderWay<'_> {
+impl<'a> Counted<'a> {
+    /// With how many there are now.
+    fn one_more(of: &'a AtomicUsize) -> (Counted<'a>, usize) {
+        let before = of.fetch_add(1, Ordering::SeqCst);
+        (Counted(of), before + 1)
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -121,31 +129,34 @@ impl Journal {
 
     /// Writes whole blocks of a part.
     pub async fn write(&self, volume: &Volume, part: u16, offset: u64, bytes: AlignedBuf) -> Result<(), VolumeError> {
-        let others = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let _under_way = UnderWay(&self.under_way);
-        self.wait_for_order(volume, (part, offset), bytes.len() as u64).await?;
-        if others + 1 < self.from_writes
-            || !volume.writes_are_durable()
-            || !self.takes(bytes.len())
-            || !volume.is_reserved(offset, bytes.len() as u64)
-        {
-            return volume.write(offset, bytes).await;
-        }
-        let record = encode((part, offset), &bytes);
-        let reserved = self.wal.reserve(record.len()).await.map_err(|error| self.failed(&error))?;
-        let pending = {
-            let mut entries = self.entries.lock();
-            let pending = reserved.append(record).map_err(|error| self.failed(&error))?;
-            entries.insert((part, offset), pending.lsn(), bytes);
-            if entries.pending_bytes() >= URGENT_PENDING_BYTES {
-                self.urgent.notify_one();
+        let (_counted, under_way) = Counted::one_more(&self.under_way);
+        let (spot, len) = ((part, offset), bytes.len() as u64);
+        let record = loop {
+            self.wait_for_order(volume, spot, len).await?;
+            if under_way < self.from_writes
+                || !volume.writes_are_durable()
+                || !self.takes(bytes.len())
+                || !volume.is_reserved(offset, len)
+            {
+                return volume.write(offset, bytes).await;
             }
-            pending
+            let record = encode(spot, &bytes);
+            let reserved = self.wal.reserve(record.len()).await.map_err(|error| self.failed(&error))?;
+            let mut entries = self.entries.lock();
+            // Another write of these blocks may have come meanwhile.
+            if !entries.overlaps(spot, len) {
+                let record = reserved.append(record).map_err(|error| self.failed(&error))?;
+                entries.insert(spot, record.lsn(), bytes);
+                if entries.pending_bytes() >= URGENT_PENDING_BYTES {
+                    self.urgent.notify_one();
+                }
+                break record;
+            }
         };
         self.wanted.notify_one();
         self.journaled.fetch_add(1, Ordering::Relaxed);
         env::mark("volume engine: a write was journaled");
-        pending.await.map(drop).map_err(|error| self.failed(&error))
+        record.await.map(drop).map_err(|error| self.failed(&error))
     }
 
     /// Reads whole blocks of a part.
@@ -215,8 +226,7 @@ impl Journal {
         while self.entries.lock().overlaps(spot, len) {
             env::mark("volume engine: a write waited for the journal");
             let changed = self.changed.notified();
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let waiting = UnderWay(&self.waiting);
+            let waiting = Counted::one_more(&self.waiting);
             self.wanted.notify_one();
             self.urgent.notify_one();
             if self.is_closed.load(Ordering::SeqCst) {
